@@ -4,7 +4,7 @@
 //! the record or begin another variable; a record that is incomplete is neither accepted nor refused, and what follows a record
 //! changes nothing.
 
-use sluice_gateway::{RequestEncoding, RequestRecord, Variables, decode_request, encode_request};
+use sluice_gateway::{RequestEncoding, Variables, encode_request};
 
 /// Input: a record, possibly malformed, for `decode`; the same bytes, as `NAME=value` texts with `;` between, for `encode`.
 pub fn check(bytes: &[u8]) {
@@ -79,4 +79,137 @@ fn pairs(variables: &Variables) -> Vec<(Vec<u8>, Vec<u8>)> {
         assert_eq!(pairs.iter().filter(|(other, _)| other == name).count(), 1);
     }
     pairs
+}
+
+/// Bytes in the largest struct block that is accepted.
+const BLOCK_BYTES_MAX: usize = 16 << 20;
+
+/// A decoded request record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestRecord {
+    /// Names and values, in the order in which they came.
+    pub(crate) variables: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Bytes of the input that were consumed, lines skipped before the record included.
+    pub(crate) consumed: usize,
+}
+
+/// Why a request record cannot be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestRecordFault {
+    /// `!!` is not followed by a number from 2 to 16 MiB.
+    BadCount,
+    /// The lengths in a struct block are inconsistent.
+    BadLength,
+    /// A variable has no `=`.
+    NotAVariable,
+}
+
+/// Decodes the first request record in `input`; `None` if it is incomplete.
+///
+/// Lines before a start record are skipped: they are answers to callouts that the script did not read.
+///
+/// # Errors
+/// The record is malformed.
+pub(crate) fn decode_request(input: &[u8]) -> Result<Option<RequestRecord>, RequestRecordFault> {
+    let mut position = 0;
+    while let Some(length) = input[position..].iter().position(|byte| *byte == b'\n') {
+        let line = &input[position..position + length];
+        position += length + 1;
+        let request = match line {
+            b"!" => decode_lines(&input[position..])?,
+            [b'!', b'!', count @ ..] => decode_block(&input[position..], count)?,
+            _ => continue,
+        };
+        return Ok(request.map(|request| RequestRecord {
+            consumed: position + request.consumed,
+            ..request
+        }));
+    }
+    Ok(None)
+}
+
+fn decode_lines(input: &[u8]) -> Result<Option<RequestRecord>, RequestRecordFault> {
+    let mut variables = Vec::new();
+    let mut position = 0;
+    while let Some(length) = input[position..].iter().position(|byte| *byte == b'\n') {
+        let line = &input[position..position + length];
+        position += length + 1;
+        if line.is_empty() {
+            return Ok(Some(RequestRecord {
+                variables,
+                consumed: position,
+            }));
+        }
+        variables.push(variable(line)?);
+    }
+    Ok(None)
+}
+
+fn decode_block(input: &[u8], count: &[u8]) -> Result<Option<RequestRecord>, RequestRecordFault> {
+    let digits = str::from_utf8(count)
+        .ok()
+        .filter(|count| count.bytes().all(|byte| byte.is_ascii_digit()));
+    let count: usize = digits
+        .and_then(|digits| digits.parse().ok())
+        .ok_or(RequestRecordFault::BadCount)?;
+    if !(2..=BLOCK_BYTES_MAX).contains(&count) {
+        return Err(RequestRecordFault::BadCount);
+    }
+    let Some(mut block) = input.get(..count) else {
+        return Ok(None);
+    };
+    let mut variables = Vec::new();
+    loop {
+        let (length, rest) = block.split_first_chunk::<2>().ok_or(RequestRecordFault::BadLength)?;
+        match (usize::from(u16::from_le_bytes(*length)), rest) {
+            (0, []) => {
+                return Ok(Some(RequestRecord {
+                    variables,
+                    consumed: count,
+                }));
+            }
+            (0, _) => return Err(RequestRecordFault::BadLength),
+            (length, rest) => {
+                let (text, rest) = rest.split_at_checked(length).ok_or(RequestRecordFault::BadLength)?;
+                variables.push(variable(text.strip_suffix(&[0]).ok_or(RequestRecordFault::BadLength)?)?);
+                block = rest;
+            }
+        }
+    }
+}
+
+fn variable(text: &[u8]) -> Result<(Vec<u8>, Vec<u8>), RequestRecordFault> {
+    let equals = text
+        .iter()
+        .position(|byte| *byte == b'=')
+        .ok_or(RequestRecordFault::NotAVariable)?;
+    Ok((text[..equals].to_vec(), text[equals + 1..].to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unread_answers_before_a_request_are_skipped() {
+        let request = decode_request(b"200 OK\n\n400 x\n!\nA=1\n\nmore").unwrap().unwrap();
+        assert_eq!(request.variables, [(b"A".to_vec(), b"1".to_vec())]);
+        assert_eq!(request.consumed, 21);
+    }
+
+    #[test]
+    fn a_malformed_record_is_a_fault() {
+        assert_eq!(decode_request(b"!!x\n"), Err(RequestRecordFault::BadCount));
+        assert_eq!(decode_request(b"!!\n"), Err(RequestRecordFault::BadCount));
+        assert_eq!(decode_request(b"!!1\n\0"), Err(RequestRecordFault::BadCount));
+        assert_eq!(decode_request(b"!!99999999999\n\0"), Err(RequestRecordFault::BadCount));
+        assert_eq!(decode_request(b"!!4\n\0\0\0\0"), Err(RequestRecordFault::BadLength));
+        assert_eq!(decode_request(b"!!6\n\x09\0A=1\0"), Err(RequestRecordFault::BadLength));
+        assert_eq!(decode_request(b"!!6\n\x04\0A=1\0"), Err(RequestRecordFault::BadLength));
+        assert_eq!(
+            decode_request(b"!!8\n\x04\0A=12\0\0"),
+            Err(RequestRecordFault::BadLength)
+        );
+        assert_eq!(decode_request(b"!\nA\n\n"), Err(RequestRecordFault::NotAVariable));
+    }
 }

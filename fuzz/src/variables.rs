@@ -6,12 +6,12 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
+
+use crate::record::decode_request;
 use std::time::SystemTime;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sluice_gateway::{
-    CgiRequest, Environment, RequestEncoding, Sentinels, Variables, decode_request, encode_request, isindex_arguments,
-};
+use sluice_gateway::{CgiRequest, RequestEncoding, Sentinels, Variables, encode_request, isindex_arguments};
 
 use crate::input::Input;
 
@@ -100,8 +100,6 @@ fn request<'a>(
         content_length: None,
         unique_id: "id",
         server_software: "Sluice",
-        server_admin: None,
-        server_signature: None,
         headers,
         record_bytes_max: 4096,
         sentinels: Some(sentinels),
@@ -143,7 +141,7 @@ fn check_transport(variables: &Variables) {
         let decoded = decode_request(&record).expect("a record").expect("a whole record");
         assert_eq!((decoded.variables, decoded.consumed), (pairs.clone(), record.len()));
     }
-    let environment = Environment::for_cgi(variables, &[("PATH", "/bin"), ("HTTP_PROXY", "http://example.org/")]);
+    let environment = variables.cgi_environment(&[("PATH", "/bin"), ("HTTP_PROXY", "http://example.org/")]);
     for (name, value) in &pairs {
         let name = str::from_utf8(name).expect("ASCII");
         assert_eq!(environment.value(name), Some(&value[..]));

@@ -54,8 +54,7 @@ impl IncludedFiles for SourceFiles {
 
 /// The engines of a route that cannot be started: why, and what to do.
 pub(crate) fn missing_engines(engines: &EngineSettings) -> Vec<String> {
-    let missing = sluice_script::program::engine::missing_engines(engines).into_iter();
-    missing.map(|missing| missing.to_string()).collect()
+    sluice_script::program::engine::missing_engines(engines)
 }
 
 /// The text of a module, as far as it is needed: applications are short.

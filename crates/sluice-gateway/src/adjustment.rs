@@ -1,7 +1,7 @@
 //! The newline adjustment: which replies from a record mailbox get newlines, and how.
 //!
-//! Programs from VMS write text in records without newlines and expect the server to add them. The route decides
-//! whether a mailbox keeps records; a stream is never adjusted. Not here: where a newline is missing (`record_lines`).
+//! Programs from VMS write text in records without newlines and expect the server to add them. The route decides whether a mailbox keeps
+//! records; a stream is never adjusted.
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -28,19 +28,14 @@ impl RecordAdjustment {
     /// otherwise.
     ///
     /// A body with a Content-Length or a Content-Encoding is never adjusted, because an added byte would corrupt it.
-    #[must_use]
     pub fn for_head(head: &ReplyHead) -> RecordAdjustment {
         if head.content_length.is_some() || head.fields.contains_key(CONTENT_ENCODING) {
             return RecordAdjustment::Unchanged;
         }
         let content_type = head.fields.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
-        let is_text = content_type
-            .get(..5)
-            .is_some_and(|start| start.eq_ignore_ascii_case(b"text/"));
-        let by_type = if is_text {
-            RecordAdjustment::Lines
-        } else {
-            RecordAdjustment::Unchanged
+        let by_type = match content_type.get(..5) {
+            Some(start) if start.eq_ignore_ascii_case(b"text/") => RecordAdjustment::Lines,
+            _ => RecordAdjustment::Unchanged,
         };
         by_type.with_control(&head.control)
     }

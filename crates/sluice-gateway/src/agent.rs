@@ -53,7 +53,6 @@ const GROUPS_MAX: usize = 1000;
 
 impl AgentLine {
     /// Parses a line without its newline. `None` if it does not begin with three digits and a blank.
-    #[must_use]
     pub fn parse(line: &[u8]) -> Option<AgentLine> {
         let (code, text) = line.split_at_checked(3)?;
         if !code.iter().all(u8::is_ascii_digit) || !matches!(text.first(), None | Some(b' ')) {
@@ -97,7 +96,6 @@ impl AgentAnswer {
     }
 
     /// Whether the agent has said anything of the user.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         self.is_accepted || self.refused.is_some() || self.failed.is_some()
     }

@@ -1,12 +1,13 @@
 //! Callouts: requests that a script makes to the server in the middle of its response, and the answer line.
 //!
-//! Here: parsing one line, and encoding one answer. `scanner` finds the lines; the server acts on them. The keywords
-//! are WASD's, except FAILED; BUFFER-BEGIN also offers a ring besides WASD's plain buffer.
+//! `scanner` finds the lines; the server acts on them. The keywords are WASD's, except FAILED; BUFFER-BEGIN also offers a ring besides
+//! WASD's plain buffer.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::agent::AgentLine;
+use crate::output::{CALLOUT_BYTES_MAX, CALLOUT_LINE_BYTES_MAX, Output, OutputFault};
 use crate::request_record::{RequestEncoding, RequestWish};
 use crate::script_control::ScriptControl;
 use crate::time_span::{decimal, time_span};
@@ -14,7 +15,6 @@ use crate::time_span::{decimal, time_span};
 /// Bytes in a memory buffer when the script names no size: one mebibyte, WASD's unit.
 pub const BUFFER_BYTES_DEFAULT: u64 = 1 << 20;
 
-/// The answer to a callout that does not exist.
 const UNKNOWN: &str = "unknown callout";
 const WISHES: &str = "CGIPLUS wants struct or record, socket, or both, separated by a blank";
 
@@ -36,8 +36,8 @@ pub enum Callout {
     MapPath(String),
     /// Asks for the URL path that maps to this file (`MAP-FILE`).
     MapFile(String),
-    /// Sets the idle time of this process (`LIFETIME`).
-    Lifetime(Lifetime),
+    /// Sets how long this process may be idle before the server retires it; `None`: without limit (`LIFETIME`).
+    Lifetime(Option<Duration>),
     /// Says how requests come, from the next one on (`CGIPLUS`).
     Cgiplus(RequestWish),
     /// Writes a line to the server's log; free of control characters (`NOTICED`, `OPCOM`).
@@ -69,11 +69,8 @@ pub enum Callout {
     BufferFree(BufferPart),
     /// The answer of an authentication agent; for other scripts it is an unknown callout.
     Agent(AgentLine),
-    /// The line is not a valid callout: the script's fault. The server answers `code` and `reason`; the response goes
-    /// on.
+    /// The line is not a valid callout: the script's fault. The server answers 400 and `reason`; the response goes on.
     Invalid {
-        /// The answer's code: 400.
-        code: u16,
         /// The mistake, and what to write instead.
         reason: String,
     },
@@ -81,7 +78,6 @@ pub enum Callout {
 
 impl Callout {
     /// Whether it is about the memory buffer.
-    #[must_use]
     pub fn is_of_buffer(&self) -> bool {
         matches!(
             self,
@@ -99,15 +95,6 @@ pub struct BufferPart {
     pub offset: u64,
 }
 
-/// How long a process may be idle before the server retires it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lifetime {
-    /// Without limit.
-    Unlimited,
-    /// At most this long.
-    Idle(Duration),
-}
-
 /// How script and server share a memory buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferKind {
@@ -118,18 +105,16 @@ pub enum BufferKind {
 }
 
 /// Parses one callout line, without its newline; an invalid one becomes [`Callout::Invalid`].
-#[must_use]
 pub fn parse_callout(line: &[u8]) -> CalloutRequest {
     let (is_unwanted, line) = without_mark(line.trim_ascii());
     let wants_answer = !is_unwanted;
     let request = match AgentLine::parse(line) {
         Some(line) => Callout::Agent(line),
-        None => parse_request(line).unwrap_or_else(|reason| Callout::Invalid { code: 400, reason }),
+        None => parse_request(line).unwrap_or_else(|reason| Callout::Invalid { reason }),
     };
     CalloutRequest { wants_answer, request }
 }
 
-/// Whether a line begins with the keyword of a callout.
 pub(crate) fn is_known(line: &[u8]) -> bool {
     let line = without_mark(line.trim_ascii()).1;
     (is_failed(line) || str::from_utf8(line).is_ok())
@@ -137,7 +122,7 @@ pub(crate) fn is_known(line: &[u8]) -> bool {
 }
 
 /// Whether a line says that its answer is not wanted, and the line without that mark.
-fn without_mark(line: &[u8]) -> (bool, &[u8]) {
+pub(crate) fn without_mark(line: &[u8]) -> (bool, &[u8]) {
     match line {
         [b'!' | b'#', rest @ ..] => (true, rest),
         _ => (false, line),
@@ -160,7 +145,10 @@ fn parse_request(line: &[u8]) -> Result<Callout, String> {
         "MAP-PATH" => Err("MAP-PATH wants a path that begins with /".to_string()),
         "MAP-FILE" if parameters.is_empty() => Err("MAP-FILE wants a file".to_string()),
         "MAP-FILE" => Ok(Callout::MapFile(parameters.to_string())),
-        "LIFETIME" => lifetime(parameters).map(Callout::Lifetime),
+        "LIFETIME" => match time_span(parameters) {
+            Some(time) => Ok(Callout::Lifetime(time)),
+            None => Err("LIFETIME wants minutes, 10s, 5m, 2h, hh:mm:ss or none".to_string()),
+        },
         "CGIPLUS" => request_wish(parameters).map(Callout::Cgiplus),
         "NOTICED" | "OPCOM" => Ok(Callout::Noticed(without_controls(parameters))),
         "WATCH" => Ok(Callout::Watch(without_controls(parameters))),
@@ -176,18 +164,9 @@ fn parse_request(line: &[u8]) -> Result<Callout, String> {
     }
 }
 
-/// Whether a line has the keyword FAILED.
 fn is_failed(line: &[u8]) -> bool {
     let keyword = line.split(|byte| *byte == b':').next().unwrap_or(line);
     keyword.trim_ascii().eq_ignore_ascii_case(b"FAILED")
-}
-
-fn lifetime(text: &str) -> Result<Lifetime, String> {
-    match time_span(text) {
-        Some(None) => Ok(Lifetime::Unlimited),
-        Some(Some(time)) => Ok(Lifetime::Idle(time)),
-        None => Err("LIFETIME wants minutes, 10s, 5m, 2h, hh:mm:ss or none".to_string()),
-    }
 }
 
 fn request_wish(text: &str) -> Result<RequestWish, String> {
@@ -287,7 +266,6 @@ pub struct Answer {
 
 impl Answer {
     /// An answer with this code, 0 to 999.
-    #[must_use]
     pub fn new(code: u16, text: impl Into<String>) -> Answer {
         Answer {
             code,
@@ -296,16 +274,58 @@ impl Answer {
     }
 
     /// A successful answer: 200 and the result.
-    #[must_use]
     pub fn ok(text: impl Into<String>) -> Answer {
         Answer::new(200, text)
     }
 
     /// The line for CGIPLUSIN, newline included. Control characters in the text become spaces, so it is always one
     /// line.
-    #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         format!("{:03} {}\n", self.code, without_controls(&self.text)).into_bytes()
+    }
+}
+
+/// The lines of an open callout, assembled from chunks and limited in length.
+#[derive(Debug, Default)]
+pub(crate) struct CalloutLines {
+    /// The current line as far as it has arrived.
+    line: Vec<u8>,
+    /// The line before it.
+    last: Vec<u8>,
+    /// Bytes in the lines before it, newlines included.
+    complete_bytes: usize,
+}
+
+impl CalloutLines {
+    pub(crate) fn extend(&mut self, text: &[u8]) {
+        self.line.extend_from_slice(text);
+    }
+
+    pub(crate) fn is_at_line_start(&self) -> bool {
+        self.line.is_empty()
+    }
+
+    /// Ends the current line and parses it; `None` if it is blank.
+    pub(crate) fn complete(&mut self) -> Option<Output> {
+        self.complete_bytes += self.line.len() + 1;
+        let text = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
+        let output = (!text.trim_ascii().is_empty()).then(|| Output::Callout(parse_callout(text)));
+        std::mem::swap(&mut self.line, &mut self.last);
+        self.line.clear();
+        output
+    }
+
+    /// The last complete line, as the script has written it.
+    pub(crate) fn last(&self) -> &[u8] {
+        &self.last
+    }
+
+    /// The error when the line or the callout is too long.
+    pub(crate) fn excess(&self) -> Option<OutputFault> {
+        if self.line.len() > CALLOUT_LINE_BYTES_MAX {
+            return Some(OutputFault::CalloutLineTooLong);
+        }
+        (self.complete_bytes + self.line.len() > CALLOUT_BYTES_MAX).then_some(OutputFault::CalloutTooLong)
     }
 }
 
@@ -321,7 +341,7 @@ mod tests {
 
     fn reason(line: &str) -> String {
         match request(line) {
-            Callout::Invalid { code: 400, reason } => reason,
+            Callout::Invalid { reason } => reason,
             other => panic!("{line} was accepted: {other:?}"),
         }
     }
@@ -364,20 +384,20 @@ mod tests {
         assert!(reason("MAP-PATH: relative").contains("begins with /"));
         assert!(matches!(
             parse_callout(b"NOTICED: \xff").request,
-            Callout::Invalid { code: 400, .. }
+            Callout::Invalid { .. }
         ));
     }
 
     #[test]
     fn lifetimes_are_minutes_unless_a_unit_says_otherwise() {
-        let idle = |seconds| Callout::Lifetime(Lifetime::Idle(Duration::from_secs(seconds)));
+        let idle = |seconds| Callout::Lifetime(Some(Duration::from_secs(seconds)));
         assert_eq!(request("LIFETIME: 5"), idle(300));
         assert_eq!(request("LIFETIME: 10s"), idle(10));
         assert_eq!(request("LIFETIME: 5m"), idle(300));
         assert_eq!(request("LIFETIME: 2h"), idle(7200));
         assert_eq!(request("LIFETIME: 01:02:03"), idle(3723));
         assert_eq!(request("LIFETIME: 01:30"), idle(5400));
-        assert_eq!(request("LIFETIME: None"), Callout::Lifetime(Lifetime::Unlimited));
+        assert_eq!(request("LIFETIME: None"), Callout::Lifetime(None));
         for bad in [
             "",
             "-1",
@@ -466,11 +486,32 @@ mod tests {
         assert_eq!(Answer::new(0, "").encode(), b"000 \n");
     }
 
+    #[test]
+    fn a_line_comes_out_without_its_carriage_return() {
+        let mut lines = CalloutLines::default();
+        lines.extend(b"NO");
+        lines.extend(b"OP:\r");
+        assert_eq!(lines.complete(), Some(Output::Callout(parse_callout(b"NOOP:"))));
+        assert!(lines.is_at_line_start());
+        assert_eq!(lines.last(), b"NOOP:\r");
+    }
+
+    #[test]
+    fn blank_lines_are_ignored_but_counted() {
+        let mut lines = CalloutLines::default();
+        for _ in 0..CALLOUT_BYTES_MAX {
+            assert_eq!(lines.complete(), None);
+            assert_eq!(lines.excess(), None);
+        }
+        assert_eq!(lines.complete(), None);
+        assert_eq!(lines.excess(), Some(OutputFault::CalloutTooLong));
+    }
+
     proptest! {
         #[test]
         fn any_line_is_answered_with_one_line(line in proptest::collection::vec(any::<u8>(), 0..200)) {
-            if let Callout::Invalid { code, reason } = parse_callout(&line).request {
-                let answer = Answer::new(code, reason).encode();
+            if let Callout::Invalid { reason } = parse_callout(&line).request {
+                let answer = Answer::new(400, reason).encode();
                 prop_assert_eq!(answer.iter().filter(|byte| **byte == b'\n').count(), 1);
             }
         }

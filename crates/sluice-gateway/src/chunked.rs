@@ -1,8 +1,7 @@
 //! The body of a reply that the script has framed itself: `Transfer-Encoding: chunked` (RFC 9112 §7.1).
 //!
-//! The server frames bodies as the version of HTTP demands, so the script's own framing is removed here. A body that does not have
-//! it, although the head says so, is the script's fault: its bytes are never passed on as they are. Not here: what is done with the
-//! body, and the chunks of request bodies, which the server's HTTP library reads.
+//! The server frames bodies as the version of HTTP demands, so the script's own framing is removed here. A body that does not have it,
+//! although the head says so, is the script's fault: its bytes are never passed on as they are.
 
 use std::fmt;
 
@@ -38,16 +37,12 @@ pub struct ChunkDecoder {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// The line with the size of a chunk.
     #[default]
     Size,
-    /// So many bytes of a chunk.
     Data(u64),
-    /// The line end after a chunk.
     DataEnd,
     /// A line of the trailer section, or the empty line after it; so many lines have come.
     Trailer(usize),
-    /// The body is complete.
     Complete,
 }
 
@@ -124,7 +119,6 @@ impl ChunkDecoder {
     }
 
     /// Whether the last chunk and the trailer section have been read.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         self.state == State::Complete && self.fault.is_none()
     }

@@ -30,9 +30,7 @@ pub(crate) const EXAMINED_BYTES_MAX: usize = CALLOUT_LINE_BYTES_MAX + SENTINEL_B
 pub(crate) enum Meaning {
     /// More output decides, or a pause: then it is the sentinel.
     Undecided,
-    /// The sentinel.
     Sentinel,
-    /// Text of the body.
     Text,
 }
 
@@ -64,12 +62,12 @@ fn escape_meaning(following: &[u8], close: &[u8]) -> Meaning {
         if line.is_empty() {
             continue;
         }
-        if !is_callout(line) {
+        if !is_callout(line, true) {
             return Meaning::Text;
         }
         are_known &= callout::is_known(line);
     }
-    if !is_begun_callout(begun) {
+    if !is_callout(begun, false) {
         return Meaning::Text;
     }
     match closed_at {
@@ -89,26 +87,14 @@ fn without_begun<'a>(line: &'a [u8], close: &[u8]) -> &'a [u8] {
     }
 }
 
-/// Whether a whole line reads like a callout: `KEYWORD: …`, or one of the keywords alone.
-fn is_callout(line: &[u8]) -> bool {
-    let line = without_prefix(line);
+/// Whether a line reads like a callout: `KEYWORD: …`, or one of the keywords alone. One that has not ended may become that.
+fn is_callout(line: &[u8], has_ended: bool) -> bool {
+    let line = callout::without_mark(line.trim_ascii_start()).1;
     match memchr::memchr(b':', line) {
         Some(colon) => is_keyword(line[..colon].trim_ascii()),
-        None => callout::is_known(line),
-    }
-}
-
-/// Whether a line that has not ended may become one that reads like a callout.
-fn is_begun_callout(line: &[u8]) -> bool {
-    let line = without_prefix(line.trim_ascii_start());
-    match memchr::memchr(b':', line) {
-        Some(colon) => is_keyword(line[..colon].trim_ascii()),
+        None if has_ended => callout::is_known(line),
         None => line.is_empty() || is_keyword(line.trim_ascii_end()),
     }
-}
-
-fn without_prefix(line: &[u8]) -> &[u8] {
-    line.strip_prefix(b"!").or(line.strip_prefix(b"#")).unwrap_or(line)
 }
 
 fn is_keyword(text: &[u8]) -> bool {
@@ -130,7 +116,6 @@ impl PrecedingOutput {
         }
     }
 
-    /// Records output bytes.
     pub(crate) fn record(&mut self, chunk: &[u8]) {
         let chunk = &chunk[chunk.len().saturating_sub(NAME_DISTANCE_BYTES_MAX)..];
         let kept = self.length.min(NAME_DISTANCE_BYTES_MAX - chunk.len());

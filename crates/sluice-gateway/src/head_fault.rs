@@ -1,135 +1,92 @@
 //! The errors in the head of a script's reply, with messages for the script's author.
-//!
-//! `script_head` and `reply` detect them; the server writes them to its log and, where the configuration allows it, on
-//! the 502 page.
 
 use std::fmt;
 
-/// Why a script's reply has no valid head. Always the script's fault.
+/// Why a script's reply has no valid head. Always the script's fault. An excerpt is of the line that is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeadFault {
     /// The script wrote nothing at all.
     Empty,
-    /// The output ended before the empty line.
-    Incomplete {
-        /// Number of complete lines before the end.
-        lines: usize,
-        /// The incomplete line.
-        text: Excerpt,
-    },
+    /// The output ended before the empty line, after so many complete lines, within this line.
+    Incomplete(usize, Excerpt),
     /// The reply begins with an empty line.
     EmptyFirstLine,
-    /// A line is not `Name: value`.
-    NotAField {
-        /// The line's number, from 1.
-        line: usize,
-        /// The line.
-        text: Excerpt,
-    },
+    /// A line is not `Name: value`; its number, from 1.
+    NotAField(usize, Excerpt),
     /// A space or tab between a field's name and its colon (RFC 9112 §5.1).
-    BlankBeforeColon {
-        /// The line.
-        text: Excerpt,
-    },
+    BlankBeforeColon(Excerpt),
     /// A line begins with a space or tab: it is indented, or folded (obsolete, RFC 9112 §5.2).
-    Folded {
-        /// The line.
-        text: Excerpt,
-    },
+    Folded(Excerpt),
     /// A field's value holds a control character.
-    BadValue {
-        /// The line.
-        text: Excerpt,
-    },
-    /// The head is longer than the limit.
-    TooLarge {
-        /// The limit in bytes.
-        bytes_max: usize,
-    },
+    BadValue(Excerpt),
+    /// The head is longer than the limit, in bytes.
+    TooLarge(usize),
     /// The head has more fields than the limit.
-    TooManyFields {
-        /// The limit.
-        fields_max: usize,
-    },
-    /// A field that may occur once occurs with different values.
-    Conflict {
-        /// The field's name.
-        name: &'static str,
-    },
+    TooManyFields(usize),
+    /// The field with this name may occur once, and occurs with different values.
+    Conflict(&'static str),
     /// The status is not a number with three digits from 200 to 599, or 101.
-    BadStatus {
-        /// The line that the script wrote.
-        text: Excerpt,
-    },
+    BadStatus(Excerpt),
     /// `Content-Length` is not a number.
-    BadContentLength {
-        /// The line that the script wrote.
-        text: Excerpt,
-    },
+    BadContentLength(Excerpt),
     /// `Location` is empty.
     EmptyLocation,
     /// The reply has a transfer coding other than `chunked`. The server frames the body, and removes no other coding.
-    TransferEncoding {
-        /// The line that the script wrote.
-        text: Excerpt,
-    },
+    TransferEncoding(Excerpt),
     /// After an interim response (1xx) the reply has no status line.
-    NoFinalStatus {
-        /// The line in its place.
-        text: Excerpt,
-    },
+    NoFinalStatus(Excerpt),
 }
 
 impl fmt::Display for HeadFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             HeadFault::Empty => f.write_str("the script wrote no reply"),
-            HeadFault::Incomplete { lines, text } => write!(
+            HeadFault::Incomplete(lines, text) => write!(
                 f,
                 "the reply ended inside its head, at {text} after {lines} complete lines: end the head with an empty line"
             ),
             HeadFault::EmptyFirstLine => f.write_str(
                 "the reply begins with an empty line: write a header field before it, such as \"Content-Type: text/html\"",
             ),
-            HeadFault::NotAField { line: 1, text } => write!(
+            HeadFault::NotAField(1, text) => write!(
                 f,
                 "the first line of the reply is not a header field: {text}: \
                  write \"Content-Type: text/html\" or another field, then an empty line, before the body"
             ),
-            HeadFault::NotAField { line, text } => write!(
+            HeadFault::NotAField(line, text) => write!(
                 f,
                 "line {line} of the reply's head is not a header field: {text}: write an empty line between head and body"
             ),
-            HeadFault::BlankBeforeColon { text } => {
+            HeadFault::BlankBeforeColon(text) => {
                 write!(f, "a header field has a blank before its colon: {text}: write \"Name: value\"")
             }
-            HeadFault::Folded { text } => {
+            HeadFault::Folded(text) => {
                 write!(f, "a line of the reply's head begins with a blank: {text}: write each field in one line, from its start")
             }
-            HeadFault::BadValue { text } => write!(f, "a header field holds a control character: {text}: leave it out"),
-            HeadFault::TooLarge { bytes_max } => write!(
+            HeadFault::BadValue(text) => write!(f, "a header field holds a control character: {text}: leave it out"),
+            HeadFault::TooLarge(bytes_max) => write!(
                 f,
                 "the reply's head is longer than {bytes_max} bytes: end it with an empty line, or write fewer and shorter fields"
             ),
-            HeadFault::TooManyFields { fields_max } => {
+            HeadFault::TooManyFields(fields_max) => {
                 write!(f, "the reply's head has more than {fields_max} fields: write fewer")
             }
-            HeadFault::Conflict { name } => {
+            HeadFault::Conflict(name) => {
                 write!(f, "the reply has more than one {name} field, and they differ: write one")
             }
-            HeadFault::BadStatus { text } => write!(
+            HeadFault::BadStatus(text) => write!(
                 f,
                 "the reply's status is not valid: {text}: write \"Status: 404 Not Found\" with a number from 200 to 599, or 101"
             ),
-            HeadFault::BadContentLength { text } => {
+            HeadFault::BadContentLength(text) => {
                 write!(f, "the reply's Content-Length is not a number of bytes: {text}: write digits, or leave it out")
             }
             HeadFault::EmptyLocation => f.write_str("the reply's Location is empty: write a path or a URL, or leave it out"),
-            HeadFault::TransferEncoding { text } => write!(
+            HeadFault::TransferEncoding(text) => write!(
                 f,
                 "the reply has another Transfer-Encoding than chunked: {text}: leave the field out and write the body plainly"
             ),
-            HeadFault::NoFinalStatus { text } => write!(
+            HeadFault::NoFinalStatus(text) => write!(
                 f,
                 "after an interim response (1xx) the reply has no status line: {text}: write \"HTTP/1.1 200 OK\" or another"
             ),
@@ -148,7 +105,6 @@ impl Excerpt {
     const CHARACTERS_MAX: usize = 60;
 
     /// The start of `bytes`.
-    #[must_use]
     pub fn of(bytes: &[u8]) -> Excerpt {
         let mut text = String::new();
         let mut characters = 0;
@@ -168,7 +124,6 @@ impl Excerpt {
     }
 
     /// The text, escaped and without quotation marks around it.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -211,10 +166,7 @@ mod tests {
 
     #[test]
     fn the_message_says_what_to_write() {
-        let fault = HeadFault::NotAField {
-            line: 1,
-            text: Excerpt::of(b"Hello"),
-        };
+        let fault = HeadFault::NotAField(1, Excerpt::of(b"Hello"));
         let text = fault.to_string();
         assert!(
             text.starts_with("the first line of the reply is not a header field: \"Hello\""),

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`CgiRequest`] → [`Variables`] | the CGI variables of a request (RFC 3875 §4.1, Apache, WASD) |
 //! | [`isindex_arguments`] | the command line of a CGI script for an ISINDEX query (RFC 3875 §4.4) |
-//! | [`Environment`] | the environment of a new process; in CGI it includes the request's variables |
+//! | [`Variables::cgi_environment`] | the environment of a new process; in CGI it includes the request's variables |
 //! | [`encode_request`] | the record that hands a request to a running process (CGIplus, RTE) |
 //! | [`Sentinels`] | the texts that end a response and enclose a callout |
 //!
@@ -23,14 +23,12 @@
 //! | [`RecordLines`], [`RecordAdjustment`] | which records of text get a missing newline |
 //! | [`ScriptControl`] | the directives of `Script-Control`, which ask the server for something |
 //!
-//! Errors that a script makes are [`OutputFault`] and [`HeadFault`]; their messages address the script's author.
-//! Not here: starting processes, reading mailboxes, acting on callouts, sharing memory. Higher floors do that.
+//! Errors that a script makes are [`OutputFault`] and [`HeadFault`]; their messages address the script's author. Higher floors do that.
 #![forbid(unsafe_code)]
 
 mod adjustment;
 mod agent;
 mod callout;
-mod callout_lines;
 mod chunked;
 mod environment;
 mod environment_dump;
@@ -45,7 +43,6 @@ mod request_record;
 mod scanner;
 mod script_control;
 mod script_head;
-mod send_file;
 mod sentinel;
 mod special_fields;
 mod time_span;
@@ -53,11 +50,9 @@ mod variables;
 
 pub use adjustment::RecordAdjustment;
 pub use agent::{AgentAnswer, AgentLine};
-pub use callout::{
-    Answer, BUFFER_BYTES_DEFAULT, BufferKind, BufferPart, Callout, CalloutRequest, Lifetime, parse_callout,
-};
+pub use callout::{Answer, BUFFER_BYTES_DEFAULT, BufferKind, BufferPart, Callout, CalloutRequest, parse_callout};
 pub use chunked::{ChunkDecoder, ChunkFault};
-pub use environment::{CGIPLUSBUF, CGIPLUSIN, CGIPLUSSOCK, Environment};
+pub use environment::{CGIPLUSBUF, CGIPLUSIN, CGIPLUSSOCK};
 pub use head_fault::{Excerpt, HeadFault};
 pub use meta_variables::CgiRequest;
 pub use names::host_name;
@@ -65,12 +60,10 @@ pub use output::{CALLOUT_BYTES_MAX, CALLOUT_LINE_BYTES_MAX, EndMark, MailboxKind
 pub use query::isindex_arguments;
 pub use record_lines::{MissingNewlines, RecordLines};
 pub use reply::{Reply, ReplyHead};
-pub use request_record::{
-    RequestEncoding, RequestRecord, RequestRecordFault, RequestWish, decode_request, encode_request,
-};
+pub use request_record::{RequestEncoding, RequestWish, encode_request};
 pub use scanner::Scanner;
 pub use script_control::{BodyMode, ErrorRequest, ScriptControl};
 pub use script_head::{HeadLimits, HeadParser};
-pub use send_file::{SEND_FILE_FIELDS, X_ACCEL_REDIRECT, X_SENDFILE};
 pub use sentinel::{SENTINEL_BYTES, Sentinels};
+pub use special_fields::{SEND_FILE_FIELDS, X_ACCEL_REDIRECT, X_SENDFILE};
 pub use variables::Variables;

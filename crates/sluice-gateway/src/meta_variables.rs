@@ -1,7 +1,4 @@
 //! The meta-variables of a request: those of RFC 3875 §4.1, Apache's common additions, and WASD's.
-//!
-//! Not here: how variables are stored (`variables`), which names are valid (`names`), how a query is parsed (`query`).
-//! The server fills in the [`CgiRequest`].
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -68,10 +65,6 @@ pub struct CgiRequest<'a> {
     pub unique_id: &'a str,
     /// Name and version of the server.
     pub server_software: &'a str,
-    /// The mail address of the site's administrator.
-    pub server_admin: Option<&'a str>,
-    /// The line that the server writes below pages of its own.
-    pub server_signature: Option<&'a str>,
     /// The request's header fields.
     pub headers: &'a HeaderMap,
     /// Bytes in the largest record that the mailbox accepts.
@@ -203,7 +196,6 @@ impl Variables {
         self.complete(start, name_length);
     }
 
-    /// The additional variables of Apache and WASD.
     fn add_additions(&mut self, request: &CgiRequest<'_>) {
         let prefix = request.prefix;
         self.add(prefix, "DOCUMENT_ROOT", request.document_root);
@@ -222,8 +214,6 @@ impl Variables {
             // php-cgi refuses to run without it: PHP takes it as the proof that a server started it, not a visitor.
             self.add(prefix, "REDIRECT_STATUS", "200");
         }
-        self.add_some(prefix, "SERVER_ADMIN", request.server_admin);
-        self.add_some(prefix, "SERVER_SIGNATURE", request.server_signature);
         self.add_some(prefix, "SCRIPT_RTE", request.script_rte);
         self.add_valid(
             prefix,
@@ -251,7 +241,11 @@ impl Variables {
         let dropped_before = self.dropped();
         for (index, word) in query::keywords(query).enumerate() {
             let number = index + 1;
-            self.add_decoded(|buffer| write!(buffer, "WWW_KEY_{number}"), percent_decode_str(word));
+            let start = self.begin_text();
+            let _ = write!(self.buffer, "WWW_KEY_{number}=");
+            let name_length = self.buffer.len() - 1 - start;
+            self.buffer.extend(percent_decode_str(word));
+            self.complete(start, name_length);
         }
         // Keywords are numbered without gaps, so if one is dropped, all are.
         if self.dropped() > dropped_before {
@@ -270,10 +264,11 @@ impl Variables {
             let start = self.begin_form_field(name);
             // Of several fields that fold to one name, the later ones are numbered.
             let repeats = self.count_form_fields(first, start);
-            self.add_form_text(start, repeats, form_text(value));
-            if has_encoded_control(value) {
+            self.add_form_text(start, repeats, "", form_text(value));
+            // A control character may be encoded: a newline or a NUL among them.
+            if value.contains("%0") {
                 let start = self.begin_form_field(name);
-                self.add_encoded_form_text(start, repeats, value);
+                self.add_form_text(start, repeats, "__ENCODED", value.bytes());
             }
         }
     }
@@ -307,28 +302,15 @@ impl Variables {
         (first..self.len()).filter(is_same).count()
     }
 
-    fn add_form_text(&mut self, start: usize, repeats: usize, text: impl Iterator<Item = u8>) {
-        self.number_form_field(repeats);
+    fn add_form_text(&mut self, start: usize, repeats: usize, suffix: &str, text: impl Iterator<Item = u8>) {
+        if repeats > 0 {
+            let _ = write!(self.buffer, "__{}", repeats + 1);
+        }
+        self.buffer.extend_from_slice(suffix.as_bytes());
         let name_length = self.buffer.len() - start;
         self.buffer.push(b'=');
         self.buffer.extend(text);
         self.complete(start, name_length);
-    }
-
-    /// Adds the value as the client has encoded it.
-    fn add_encoded_form_text(&mut self, start: usize, repeats: usize, value: &str) {
-        self.number_form_field(repeats);
-        self.buffer.extend_from_slice(b"__ENCODED");
-        let name_length = self.buffer.len() - start;
-        self.buffer.push(b'=');
-        self.buffer.extend_from_slice(value.as_bytes());
-        self.complete(start, name_length);
-    }
-
-    fn number_form_field(&mut self, repeats: usize) {
-        if repeats > 0 {
-            let _ = write!(self.buffer, "__{}", repeats + 1);
-        }
     }
 
     /// Adds a variable of the route's environment. It replaces a variable of the same name, unless RFC 3875 defines
@@ -342,11 +324,6 @@ impl Variables {
             self.set(name, value.as_bytes());
         }
     }
-}
-
-/// Whether a form's value has a control character that it may have encoded: a newline or a NUL among them.
-fn has_encoded_control(value: &str) -> bool {
-    value.contains("%0")
 }
 
 /// The text of a form's value with a blank for each newline, because a variable is one line.
@@ -366,29 +343,19 @@ fn form_text(value: &str) -> impl Iterator<Item = u8> {
 fn bytes_expected(request: &CgiRequest<'_>) -> usize {
     // Names, sentinels, numbers, addresses.
     const FIXED_BYTES: usize = 1280;
-    let fields: usize = request
-        .headers
-        .iter()
+    let fields = request.headers.iter();
+    let fields: usize = fields
         .map(|(name, value)| name.as_str().len() + value.len() + 8 + request.prefix.len())
         .sum();
-    let environment: usize = request
-        .environment
-        .iter()
-        .map(|(name, value)| name.len() + value.len() + 2)
-        .sum();
-    let files =
-        request.script_filename.len() + request.document_root.len() + request.path_translated.map_or(0, <[u8]>::len);
-    let paths = request.script_name.len()
-        + request.path_info.map_or(0, <[u8]>::len)
-        + request.request_uri.len()
-        + request.redirect_url.map_or(0, <[u8]>::len);
+    let environment = request.environment.iter();
+    let environment: usize = environment.map(|(name, value)| name.len() + value.len() + 2).sum();
+    let files = request.script_filename.len() + request.document_root.len() + request.script_name.len();
+    let optional = [request.path_translated, request.path_info, request.redirect_url];
+    let paths = request.request_uri.len() + optional.into_iter().flatten().map(<[u8]>::len).sum::<usize>();
     // Once raw, once in parts, each of which gets a name.
     let query = request.query.map_or(0, |query| 3 * query.len());
-    let tls: usize = request
-        .tls
-        .iter()
-        .map(|(name, value)| name.len() + value.len() + 2)
-        .sum();
+    let tls = request.tls.iter();
+    let tls: usize = tls.map(|(name, value)| name.len() + value.len() + 2).sum();
     let lengths = LENGTH_BYTES * (VARIABLES + request.headers.len());
     FIXED_BYTES + lengths + VARIABLES * request.prefix.len() + fields + tls + environment + files + paths + query
 }

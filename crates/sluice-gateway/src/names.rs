@@ -10,7 +10,6 @@ use http::HeaderName;
 /// §4.1.14).
 ///
 /// `None` if the field is not a valid host. It is checked because scripts paste SERVER_NAME into pages and links.
-#[must_use]
 pub fn host_name(host: &str) -> Option<&str> {
     let (name, port) = match host.find(']') {
         Some(bracket) => host.split_at(bracket + 1),
@@ -64,7 +63,6 @@ pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0', '\n'])
 }
 
-/// Whether a header field becomes `HTTP_<NAME>`.
 pub(crate) fn becomes_variable(name: &HeaderName) -> bool {
     let name = name.as_str();
     let is_withheld = matches!(

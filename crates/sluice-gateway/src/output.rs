@@ -1,6 +1,4 @@
 //! The contents of a script's mailbox, as `scanner` reports them to the server.
-//!
-//! Types and limits only; `scanner` does the work.
 
 use std::fmt;
 

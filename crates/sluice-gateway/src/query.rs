@@ -1,6 +1,4 @@
 //! Parsing of query strings: the keywords of an ISINDEX query (RFC 3875 §4.4), the fields of an HTML form.
-//!
-//! `QUERY_STRING` holds the raw query in any case. `meta_variables` turns keywords and fields into WASD's variables.
 
 use percent_encoding::percent_decode_str;
 
@@ -15,7 +13,6 @@ const FORM_FIELDS_MAX: usize = 128;
 ///
 /// Empty if the query has an unencoded `=` (then it is a form), if a keyword holds a NUL, or if one begins with `-`: a
 /// program would parse it as an option, and a request must not choose a program's options (CVE-2012-1823).
-#[must_use]
 pub fn isindex_arguments(query: &str) -> Vec<Vec<u8>> {
     let words: Vec<Vec<u8>> = keywords(query).map(|word| percent_decode_str(word).collect()).collect();
     let is_fit = |word: &Vec<u8>| word.first() != Some(&b'-') && !word.contains(&0);

@@ -13,9 +13,8 @@
 //! | shorter, after a full buffer whose line has not ended yet | the rest of that line | as in the third row |
 //! | an empty one | an empty record | one: it is an empty line. The line before it has ended |
 //!
-//! 1024 bytes is the smallest buffer of a C library in use (musl), 4096 the block size of pipes and sockets, from which
-//! the others (glibc, Perl, Go, Java) derive theirs. CPython writes its buffer of 8192 bytes before a part of text that no
-//! longer fits, Ruby after it. Not here: which replies are treated so (`adjustment`).
+//! 1024 bytes is the smallest buffer of a C library in use (musl), 4096 the block size of pipes and sockets, from which the others (glibc,
+//! Perl, Go, Java) derive theirs. CPython writes its buffer of 8192 bytes before a part of text that no longer fits, Ruby after it.
 
 /// Bytes of the smallest output buffer of a program. A shorter write was meant as it is.
 const BUFFER_BYTES_MIN: usize = 1024;
@@ -42,7 +41,6 @@ pub struct RecordLines(Position);
 /// The bytes before the next record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Position {
-    /// The start of the output, or the end of a line.
     #[default]
     LineStart,
     /// A full buffer that ended within a line.
@@ -55,7 +53,6 @@ enum Position {
 
 impl RecordLines {
     /// The newlines that are missing around the next record.
-    #[must_use]
     pub fn next(&mut self, record: &[u8]) -> MissingNewlines {
         let ends_line = record.last() == Some(&b'\n');
         let is_long = record.len() >= BUFFER_BYTES_MIN;

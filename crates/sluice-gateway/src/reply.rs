@@ -1,8 +1,7 @@
 //! A script's reply: which of the four kinds of RFC 3875 §6.2 it is, decided from the fields of its head.
 //!
-//! `script_head` parses the fields; this file interprets them and removes those that must not reach the client. A reply has
-//! few of these, so one pass finds out which (`special_fields`), and only they are looked up. Not here: what the server sends to
-//! the client.
+//! `script_head` parses the fields; this file interprets them and removes those that must not reach the client. A reply has few of these,
+//! so one pass finds out which (`special_fields`), and only they are looked up.
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -39,8 +38,6 @@ pub struct ReplyHead {
     pub is_chunked: bool,
     /// The directives of the script's `Script-Control` field.
     pub control: ScriptControl,
-    /// Hop-by-hop fields that the script wrote and that were removed, because only the server may set them.
-    pub dropped: Vec<HeaderName>,
     /// Whether one of the fields names a file to send instead of a body ([`SEND_FILE_FIELDS`](crate::SEND_FILE_FIELDS)).
     pub names_file: bool,
 }
@@ -52,11 +49,7 @@ pub(crate) fn parsed(fields: HeaderMap) -> Result<Reply, HeadFault> {
 }
 
 fn classify(mut fields: HeaderMap, special: SpecialFields) -> Result<Reply, HeadFault> {
-    let status = match special.status {
-        true => take_single(&mut fields, &STATUS, "Status")?,
-        false => None,
-    };
-    let status = status
+    let status = take_single(&mut fields, special.status, &STATUS, "Status")?
         .map(|text| status_code(text.as_bytes()).ok_or_else(|| bad_status(text.as_bytes())))
         .transpose()?;
     let mut head = head_of(StatusCode::OK, fields, special)?;
@@ -67,11 +60,7 @@ fn classify(mut fields: HeaderMap, special: SpecialFields) -> Result<Reply, Head
     if special.hop_by_hop {
         drop_hop_by_hop(&mut head);
     }
-    let location = match special.location {
-        true => head.fields.get(LOCATION),
-        false => None,
-    };
-    let Some(location) = location else {
+    let Some(location) = special.location.then(|| head.fields.get(LOCATION)).flatten() else {
         return Ok(Reply::Document(head));
     };
     if location.is_empty() {
@@ -80,7 +69,8 @@ fn classify(mut fields: HeaderMap, special: SpecialFields) -> Result<Reply, Head
     // A reply with a status is for the client, whatever Location names (§6.2.4, and what Apache does): 201 with
     // Location is a document, 303 with a path is a client redirect.
     if let Some(status) = status {
-        return Ok(if status.is_redirection() {
+        let is_redirect = status.is_redirection();
+        return Ok(if is_redirect {
             Reply::ClientRedirect(head)
         } else {
             Reply::Document(head)
@@ -116,9 +106,7 @@ pub(crate) fn status_code(text: &[u8]) -> Option<StatusCode> {
 }
 
 pub(crate) fn bad_status(text: &[u8]) -> HeadFault {
-    HeadFault::BadStatus {
-        text: Excerpt::of(text),
-    }
+    HeadFault::BadStatus(Excerpt::of(text))
 }
 
 /// Moves the fields that address the server out of `fields`.
@@ -127,10 +115,7 @@ fn head_of(status: StatusCode, mut fields: HeaderMap, special: SpecialFields) ->
         true => take_control(&mut fields),
         false => ScriptControl::default(),
     };
-    let content_length = match special.content_length {
-        true => take_single(&mut fields, &CONTENT_LENGTH, "Content-Length")?,
-        false => None,
-    };
+    let content_length = take_single(&mut fields, special.content_length, &CONTENT_LENGTH, "Content-Length")?;
     let content_length = content_length.map(|text| number(text.as_bytes())).transpose()?;
     let is_chunked = special.transfer_encoding && take_chunked(&mut fields)?;
     if special.repeated {
@@ -144,7 +129,6 @@ fn head_of(status: StatusCode, mut fields: HeaderMap, special: SpecialFields) ->
         content_length: content_length.filter(|_| !is_chunked),
         is_chunked,
         control,
-        dropped: Vec::new(),
         names_file: special.send_file,
     })
 }
@@ -166,9 +150,7 @@ fn drop_hop_by_hop(head: &mut ReplyHead) {
         if name == UPGRADE && head.status == StatusCode::SWITCHING_PROTOCOLS {
             continue;
         }
-        if head.fields.remove(name).is_some() {
-            head.dropped.push(name.clone());
-        }
+        head.fields.remove(name);
     }
 }
 
@@ -184,20 +166,24 @@ fn take_chunked(fields: &mut HeaderMap) -> Result<bool, HeadFault> {
         (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => true,
         _ => {
             let text = Excerpt::of(&values().collect::<Vec<_>>().join(&b", "[..]));
-            return Err(HeadFault::TransferEncoding { text });
+            return Err(HeadFault::TransferEncoding(text));
         }
     };
     fields.remove(TRANSFER_ENCODING);
     Ok(is_chunked)
 }
 
-/// The value of a field that may occur once (RFC 3875 §6.3), removed. Equal repetitions are accepted. `written` is the name as messages
-/// write it.
+/// The value of a field that may occur once (RFC 3875 §6.3), removed; it is not looked up unless it `is_there`. Equal repetitions are accepted.
+/// `written` is the name as messages write it.
 fn take_single(
     fields: &mut HeaderMap,
+    is_there: bool,
     name: &HeaderName,
     written: &'static str,
 ) -> Result<Option<HeaderValue>, HeadFault> {
+    if !is_there {
+        return Ok(None);
+    }
     require_single(fields, name, written)?;
     Ok(fields.remove(name))
 }
@@ -206,7 +192,7 @@ fn require_single(fields: &HeaderMap, name: &HeaderName, written: &'static str) 
     let mut values = fields.get_all(name).iter();
     let first = values.next();
     if values.any(|value| Some(value) != first) {
-        return Err(HeadFault::Conflict { name: written });
+        return Err(HeadFault::Conflict(written));
     }
     Ok(())
 }
@@ -225,9 +211,7 @@ fn number(text: &[u8]) -> Result<u64, HeadFault> {
         .ok()
         .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let number = digits.and_then(|digits| digits.parse().ok());
-    number.ok_or_else(|| HeadFault::BadContentLength {
-        text: Excerpt::of(text),
-    })
+    number.ok_or_else(|| HeadFault::BadContentLength(Excerpt::of(text)))
 }
 
 /// The path and query of this site that `location` names (RFC 3875 §6.2.2 local-pathquery), percent-encoded.
@@ -297,7 +281,7 @@ mod tests {
     fn an_impossible_status_is_a_fault() {
         for status in ["", "ok", "20", "2000", "099", "600", "100", "103", "-20", "404Not"] {
             assert!(
-                matches!(fault(&format!("Status: {status}\n\n")), HeadFault::BadStatus { .. }),
+                matches!(fault(&format!("Status: {status}\n\n")), HeadFault::BadStatus(_)),
                 "{status}"
             );
         }
@@ -354,33 +338,29 @@ mod tests {
         assert!(head.fields.is_empty());
         assert_eq!(
             fault("Content-Length: 1\nContent-Length: 2\n\n"),
-            HeadFault::Conflict { name: "Content-Length" }
+            HeadFault::Conflict("Content-Length")
         );
         for length in ["", "+1", "-1", "1, 1", "0x1", "99999999999999999999"] {
             let fault = fault(&format!("Content-Length: {length}\n\n"));
-            assert!(matches!(fault, HeadFault::BadContentLength { .. }), "{length}");
+            assert!(matches!(fault, HeadFault::BadContentLength(_)), "{length}");
         }
     }
 
     #[test]
     fn conflicting_fields_are_faults_and_repetitions_are_not() {
-        assert_eq!(
-            fault("Status: 200\nStatus: 404\n\n"),
-            HeadFault::Conflict { name: "Status" }
-        );
+        assert_eq!(fault("Status: 200\nStatus: 404\n\n"), HeadFault::Conflict("Status"));
         assert_eq!(
             fault("Content-Type: a/b\nContent-Type: c/d\n\n"),
-            HeadFault::Conflict { name: "Content-Type" }
+            HeadFault::Conflict("Content-Type")
         );
         assert_eq!(document("Content-Type: a/b\nContent-Type: a/b\n\n").fields.len(), 1);
         assert_eq!(document("Set-Cookie: a\nSet-Cookie: b\n\n").fields.len(), 2);
     }
 
     #[test]
-    fn hop_by_hop_fields_are_dropped_and_reported() {
+    fn hop_by_hop_fields_are_dropped() {
         let head = document("Connection: close\nKeep-Alive: 5\nUpgrade: x\nX-A: 1\n\n");
-        assert_eq!(head.fields.len(), 1);
-        assert_eq!(head.dropped, ["connection", "upgrade", "keep-alive"]);
+        assert_eq!(head.fields.keys().collect::<Vec<_>>(), ["x-a"]);
     }
 
     #[test]
@@ -395,7 +375,7 @@ mod tests {
             "chunked\nTransfer-Encoding: chunked",
         ] {
             let fault = fault(&format!("Transfer-Encoding: {codings}\n\n"));
-            assert!(matches!(fault, HeadFault::TransferEncoding { .. }), "{codings}");
+            assert!(matches!(fault, HeadFault::TransferEncoding(_)), "{codings}");
         }
     }
 
@@ -410,7 +390,7 @@ mod tests {
     fn upgrade_is_kept_with_status_101() {
         let head = document("Status: 101\nUpgrade: websocket\nConnection: upgrade\n\n");
         assert_eq!(head.fields[UPGRADE], "websocket");
-        assert_eq!(head.dropped, ["connection"]);
+        assert!(!head.fields.contains_key("connection"));
     }
 
     #[test]
@@ -470,7 +450,17 @@ mod tests {
         #[test]
         fn only_special_fields_that_are_there_are_looked_up(lines in prop::collection::vec(line(), 0..8)) {
             let fields: HeaderMap = lines.into_iter().collect();
-            let all = SpecialFields::all(&fields);
+            // Of a head that has all of them each is looked up.
+            let all = SpecialFields {
+                status: true,
+                control: true,
+                content_length: true,
+                transfer_encoding: true,
+                location: true,
+                hop_by_hop: true,
+                repeated: true,
+                send_file: SpecialFields::of(&fields).send_file,
+            };
             let fast = format!("{:?}", parsed(fields.clone()));
             prop_assert_eq!(fast, format!("{:?}", classify(fields, all)));
         }

@@ -6,18 +6,8 @@
 //!               …                                             NAME=value; NUL } …; a length of 0
 //!               (empty line) LF
 //! ```
-//!
-//! The server encodes it; decoding is for scripts in Rust and for tests. Not here: which variables there are
-//! (`meta_variables`).
-
-use std::fmt;
-
-use memchr::memchr;
 
 use crate::variables::{LENGTH_BYTES, Variables, push_number};
-
-/// Bytes in the largest struct block that [`decode_request`] accepts: room for the header fields and as much again.
-const BLOCK_BYTES_MAX: usize = 16 << 20;
 
 /// The encoding of request records; a script chooses it with the callout CGIPLUS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,117 +57,6 @@ fn encode_block(variables: &Variables, out: &mut Vec<u8>) {
     out.extend_from_slice(&[0; LENGTH_BYTES]);
 }
 
-/// A decoded request record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestRecord {
-    /// Names and values, in the order in which they came.
-    pub variables: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Bytes of the input that were consumed, lines skipped before the record included.
-    pub consumed: usize,
-}
-
-/// Why a request record cannot be decoded. Always the server's fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestRecordFault {
-    /// `!!` is not followed by a number from 2 to 16 MiB.
-    BadCount,
-    /// The lengths in a struct block are inconsistent.
-    BadLength,
-    /// A variable has no `=`.
-    NotAVariable,
-}
-
-impl fmt::Display for RequestRecordFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            RequestRecordFault::BadCount => "the start record of a request has no valid count",
-            RequestRecordFault::BadLength => "the lengths in a request's struct block do not add up",
-            RequestRecordFault::NotAVariable => "a request's variable is not NAME=value",
-        })
-    }
-}
-
-impl std::error::Error for RequestRecordFault {}
-
-/// Decodes the first request record in `input`; `None` if it is incomplete.
-///
-/// Lines before a start record are skipped: they are answers to callouts that the script did not read.
-///
-/// # Errors
-/// The record is malformed: the server's fault.
-pub fn decode_request(input: &[u8]) -> Result<Option<RequestRecord>, RequestRecordFault> {
-    let mut position = 0;
-    while let Some(length) = memchr(b'\n', &input[position..]) {
-        let line = &input[position..position + length];
-        position += length + 1;
-        let request = match line {
-            b"!" => decode_lines(&input[position..])?,
-            [b'!', b'!', count @ ..] => decode_block(&input[position..], count)?,
-            _ => continue,
-        };
-        return Ok(request.map(|request| RequestRecord {
-            consumed: position + request.consumed,
-            ..request
-        }));
-    }
-    Ok(None)
-}
-
-fn decode_lines(input: &[u8]) -> Result<Option<RequestRecord>, RequestRecordFault> {
-    let mut variables = Vec::new();
-    let mut position = 0;
-    while let Some(length) = memchr(b'\n', &input[position..]) {
-        let line = &input[position..position + length];
-        position += length + 1;
-        if line.is_empty() {
-            return Ok(Some(RequestRecord {
-                variables,
-                consumed: position,
-            }));
-        }
-        variables.push(variable(line)?);
-    }
-    Ok(None)
-}
-
-fn decode_block(input: &[u8], count: &[u8]) -> Result<Option<RequestRecord>, RequestRecordFault> {
-    let digits = str::from_utf8(count)
-        .ok()
-        .filter(|count| count.bytes().all(|byte| byte.is_ascii_digit()));
-    let count: usize = digits
-        .and_then(|digits| digits.parse().ok())
-        .ok_or(RequestRecordFault::BadCount)?;
-    if !(2..=BLOCK_BYTES_MAX).contains(&count) {
-        return Err(RequestRecordFault::BadCount);
-    }
-    let Some(mut block) = input.get(..count) else {
-        return Ok(None);
-    };
-    let mut variables = Vec::new();
-    loop {
-        let (length, rest) = block.split_first_chunk::<2>().ok_or(RequestRecordFault::BadLength)?;
-        match (usize::from(u16::from_le_bytes(*length)), rest) {
-            (0, []) => {
-                return Ok(Some(RequestRecord {
-                    variables,
-                    consumed: count,
-                }));
-            }
-            (0, _) => return Err(RequestRecordFault::BadLength),
-            (length, rest) => {
-                let (text, rest) = rest.split_at_checked(length).ok_or(RequestRecordFault::BadLength)?;
-                variables.push(variable(text.strip_suffix(&[0]).ok_or(RequestRecordFault::BadLength)?)?);
-                block = rest;
-            }
-        }
-    }
-}
-
-fn variable(text: &[u8]) -> Result<(Vec<u8>, Vec<u8>), RequestRecordFault> {
-    let equals = memchr(b'=', text).ok_or(RequestRecordFault::NotAVariable)?;
-    Ok((text[..equals].to_vec(), text[equals + 1..].to_vec()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,29 +93,6 @@ mod tests {
         assert_eq!(encoded(&Variables::default(), RequestEncoding::Struct), b"!!2\n\0\0");
     }
 
-    #[test]
-    fn unread_answers_before_a_request_are_skipped() {
-        let request = decode_request(b"200 OK\n\n400 x\n!\nA=1\n\nmore").unwrap().unwrap();
-        assert_eq!(request.variables, [(b"A".to_vec(), b"1".to_vec())]);
-        assert_eq!(request.consumed, 21);
-    }
-
-    #[test]
-    fn a_malformed_record_is_a_fault() {
-        assert_eq!(decode_request(b"!!x\n"), Err(RequestRecordFault::BadCount));
-        assert_eq!(decode_request(b"!!\n"), Err(RequestRecordFault::BadCount));
-        assert_eq!(decode_request(b"!!1\n\0"), Err(RequestRecordFault::BadCount));
-        assert_eq!(decode_request(b"!!99999999999\n\0"), Err(RequestRecordFault::BadCount));
-        assert_eq!(decode_request(b"!!4\n\0\0\0\0"), Err(RequestRecordFault::BadLength));
-        assert_eq!(decode_request(b"!!6\n\x09\0A=1\0"), Err(RequestRecordFault::BadLength));
-        assert_eq!(decode_request(b"!!6\n\x04\0A=1\0"), Err(RequestRecordFault::BadLength));
-        assert_eq!(
-            decode_request(b"!!8\n\x04\0A=12\0\0"),
-            Err(RequestRecordFault::BadLength)
-        );
-        assert_eq!(decode_request(b"!\nA\n\n"), Err(RequestRecordFault::NotAVariable));
-    }
-
     /// The block, each entry encoded by itself.
     fn block_of(variables: &Variables) -> Vec<u8> {
         let mut entries = Vec::new();
@@ -270,36 +126,5 @@ mod tests {
             prop_assert_eq!(encoded(&copy, RequestEncoding::Struct), block_of(&expected));
         }
 
-        #[test]
-        fn decoding_reverses_encoding(
-            pairs in prop::collection::btree_map("[A-Z_]{1,8}", "[^\\x00\\n]{0,20}", 0..8),
-            is_struct in any::<bool>(),
-            rest in "[ -~]{0,5}",
-        ) {
-            let encoding = if is_struct { RequestEncoding::Struct } else { RequestEncoding::Record };
-            let pairs: Vec<(&str, &str)> = pairs.iter().map(|(name, value)| (&name[..], &value[..])).collect();
-            let mut bytes = encoded(&variables(&pairs), encoding);
-            let length = bytes.len();
-            for cut in 0..length {
-                prop_assert_eq!(decode_request(&bytes[..cut]), Ok(None));
-            }
-            bytes.extend_from_slice(rest.as_bytes());
-            let request = decode_request(&bytes).unwrap().unwrap();
-            let expected: Vec<(Vec<u8>, Vec<u8>)> =
-                pairs.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec())).collect();
-            prop_assert_eq!(request.variables, expected);
-            prop_assert_eq!(request.consumed, length);
-        }
-
-        #[test]
-        fn any_input_is_decoded_without_panic(
-            start in prop::sample::select(vec![&b""[..], b"!\n", b"!!9\n", b"!!20\n"]),
-            rest in prop::collection::vec(prop::sample::select(b"!=A\n\0\x01\x029".to_vec()), 0..40),
-        ) {
-            let input = [start, &rest].concat();
-            if let Ok(Some(request)) = decode_request(&input) {
-                prop_assert!(request.consumed <= input.len());
-            }
-        }
     }
 }

@@ -25,7 +25,7 @@ use bytes::{Buf, Bytes};
 use memchr::memchr2;
 use memchr::memmem::{self, Finder};
 
-use crate::callout_lines::CalloutLines;
+use crate::callout::CalloutLines;
 use crate::environment_dump::{EXAMINED_BYTES_MAX, Meaning, PrecedingOutput, meaning};
 use crate::output::{EndMark, MailboxKind, Output, OutputFault};
 use crate::sentinel::{Comparison, Found, Mark, PartialMatch, SENTINEL_BYTES, Sentinels};
@@ -66,7 +66,6 @@ enum State {
 
 impl Scanner {
     /// A scanner for a process that was given `sentinels`.
-    #[must_use]
     pub fn new(sentinels: &Sentinels, kind: MailboxKind, end: EndMark) -> Scanner {
         Scanner {
             kind,
@@ -128,7 +127,6 @@ impl Scanner {
 
     /// Whether [`Scanner::complete_paused_line`] would complete a callout line, so that the caller should time the
     /// pause.
-    #[must_use]
     pub fn awaits_line_end(&self) -> bool {
         // A partial sentinel is most likely the close sentinel still arriving: its bytes are not part of the line.
         self.state == State::Callout
@@ -139,7 +137,6 @@ impl Scanner {
 
     /// Whether the last sentinel is doubtful, so that the caller should time a pause of the script, and then call
     /// [`Scanner::end_doubt`].
-    #[must_use]
     pub fn is_in_doubt(&self) -> bool {
         matches!(self.state, State::Doubt(_))
     }
@@ -163,19 +160,16 @@ impl Scanner {
     }
 
     /// Whether a callout is open: it is until [`Scanner::next`] has returned [`Output::CalloutClosed`].
-    #[must_use]
     pub fn is_inside_callout(&self) -> bool {
         self.state == State::Callout || self.queued == Some(Output::CalloutClosed)
     }
 
     /// The last callout line that [`Scanner::next`] has returned, as the script has written it, while the callout is open.
-    #[must_use]
     pub fn callout_line(&self) -> &[u8] {
         self.callout.last()
     }
 
     /// Whether the end sentinel has arrived.
-    #[must_use]
     pub fn is_ended(&self) -> bool {
         self.state == State::Ended
     }
@@ -195,7 +189,6 @@ impl Scanner {
     }
 
     /// Whether there is output after the end sentinel and its newline, which is the script's fault.
-    #[must_use]
     pub fn has_trailing_output(&self) -> bool {
         let Some(first) = self.input.front() else { return false };
         let newline_only = self.skips_newline && self.leading_newline(first) == first.len();
@@ -203,14 +196,12 @@ impl Scanner {
     }
 
     /// Whether these bytes, the next to be pushed, are no more than the newline after the last response's end sentinel.
-    #[must_use]
     pub fn is_late_newline(&self, bytes: &[u8]) -> bool {
         self.skips_newline && self.input.is_empty() && self.leading_newline(bytes) == bytes.len()
     }
 
     /// Whether another end sentinel is among the output after the first: of two replies, the first may belong to an earlier
     /// request.
-    #[must_use]
     pub fn has_second_end(&self) -> bool {
         self.has_trailing_output() && {
             let rest: Vec<u8> = self.input.iter().flatten().copied().collect();
@@ -239,7 +230,6 @@ impl Scanner {
         }
     }
 
-    /// The sentinels that count in a callout.
     fn wanted_in_callout(&self) -> &'static [Mark] {
         match self.end {
             EndMark::Sentinel => &[Mark::Close, Mark::End, Mark::Escape],
@@ -312,7 +302,6 @@ impl Scanner {
         self.leave_body(mark)
     }
 
-    /// Ends the response or opens a callout.
     fn leave_body(&mut self, mark: Mark) -> Step {
         self.enter(mark);
         self.queued.take().map_or(Step::Continue, Step::Emit)
@@ -458,7 +447,6 @@ impl Scanner {
         }
     }
 
-    /// Emits the first `length` bytes of the first chunk.
     fn emit(&mut self, length: usize) -> Step {
         let Some(mut first) = self.input.pop_front() else {
             return Step::Continue;
@@ -490,7 +478,6 @@ impl Scanner {
         Step::Emit(Output::Bytes(held))
     }
 
-    /// Drops the first `length` bytes of the first chunk.
     fn skip(&mut self, length: usize) {
         let Some(first) = self.input.front_mut() else { return };
         first.advance(length);
@@ -529,9 +516,7 @@ impl fmt::Debug for Scanner {
     }
 }
 
-/// The result of one step.
 enum Step {
-    /// Output for the server.
     Emit(Output),
     /// No output; take the next step.
     Continue,

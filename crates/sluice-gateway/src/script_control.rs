@@ -1,9 +1,8 @@
 //! `Script-Control`: what a script asks of the server besides its reply, as directives of WASD, in the field of that name
 //! or in the callout.
 //!
-//! Here: their syntax, `name`, `name=value` or `name="value"`, separated by `;`. Not here: what the server does
-//! (`sluice-script`). WASD's manual names the directives; a few are accepted without effect, because Sluice frames every
-//! response as its protocol requires.
+//! Here: their syntax, `name`, `name=value` or `name="value"`, separated by `;`. WASD's manual names the directives; a few are accepted
+//! without effect, because Sluice frames every response as its protocol requires.
 
 use std::time::Duration;
 
@@ -15,7 +14,6 @@ use crate::time_span::time_span;
 /// Ignored directives that are remembered of one field or callout, for the log.
 const IGNORED_MAX: usize = 8;
 
-/// Characters of an ignored directive that are remembered.
 const IGNORED_CHARACTERS_MAX: usize = 60;
 
 /// The directives of one reply.
@@ -69,7 +67,6 @@ pub struct ErrorRequest {
 
 impl ScriptControl {
     /// Parses directives separated by `;`. The unknown and invalid ones are in `ignored`.
-    #[must_use]
     pub fn parse(directives: &str) -> ScriptControl {
         let mut control = ScriptControl::default();
         for directive in split(directives) {
@@ -141,34 +138,21 @@ impl ScriptControl {
     }
 
     /// Whether no directive has an effect.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         // Not a comparison with the default, which each reply would pay for.
-        let ScriptControl {
-            body_mode,
-            buffers_records,
-            http_status,
-            compresses,
-            lifetime,
-            output_limit,
-            silence_limit,
-            error,
-            ignored: _,
-        } = self;
-        body_mode.is_none()
-            && buffers_records.is_none()
-            && http_status.is_none()
-            && compresses.is_none()
-            && lifetime.is_none()
-            && output_limit.is_none()
-            && silence_limit.is_none()
-            && error.is_none()
+        self.body_mode.is_none()
+            && self.buffers_records.is_none()
+            && self.http_status.is_none()
+            && self.compresses.is_none()
+            && self.lifetime.is_none()
+            && self.output_limit.is_none()
+            && self.silence_limit.is_none()
+            && self.error.is_none()
     }
 }
 
 impl ErrorRequest {
     /// The status of the page if the script names none: by the OpenVMS status, otherwise 500.
-    #[must_use]
     pub fn default_status(&self) -> StatusCode {
         /// SS$_NOSUCHFILE, RMS$_FNF, RMS$_DNF, without their severity.
         const NOT_FOUND: [u32; 3] = [0x910, 0x18290, 0x1C048];
@@ -182,7 +166,6 @@ impl ErrorRequest {
     }
 
     /// Where the script met the error and what the system said, for the log: `module UPLOAD line 12, %X00000024 a.txt`.
-    #[must_use]
     pub fn origin(&self) -> String {
         let place = match (&self.module, self.line) {
             (Some(module), Some(line)) => Some(format!("module {module} line {line}")),

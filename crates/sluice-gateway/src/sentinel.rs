@@ -1,8 +1,7 @@
 //! The three sentinels of one script process, and the search for them in its output.
 //!
-//! The random bytes come from the server, because this crate draws none. Here also: masking. A sentinel that is only
-//! text is sent with zeros for its digits, so that no client and no log shows one. Not here: which sentinels count at
-//! which point of the output (`scanner`), and how the script learns them (`environment`, `meta_variables`).
+//! The random bytes come from the server, because this crate draws none. Here also: masking. A sentinel that is only text is sent with
+//! zeros for its digits, so that no client and no log shows one.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,10 +17,8 @@ pub const SENTINEL_BYTES: usize = 28;
 /// Bytes of a sentinel before the part that all three share: `$Z`, `$E` or `$D`.
 const LETTERS_BYTES: usize = 2;
 
-/// The secret digits within a sentinel.
 const DIGITS: Range<usize> = 3..27;
 
-/// The meaning of a sentinel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// The response is complete (`$Z`, CGIPLUSEOF).
@@ -65,15 +62,18 @@ pub(crate) enum Found {
     Digits(usize),
 }
 
-/// The result of a comparison with the sentinels.
 pub(crate) enum Comparison {
     /// A whole sentinel; the first `used` of the compared bytes belong to it.
-    Whole { mark: Mark, used: usize },
+    Whole {
+        mark: Mark,
+        used: usize,
+    },
     /// The digits are complete, and are text; the first `used` of the compared bytes belong to them.
-    Digits { used: usize },
+    Digits {
+        used: usize,
+    },
     /// All bytes belong to a sentinel, but it is incomplete.
     Partial(PartialMatch),
-    /// No sentinel.
     Different,
 }
 
@@ -88,7 +88,6 @@ pub struct Sentinels {
 
 impl Sentinels {
     /// Writes the sentinels out of 12 random bytes; the bytes must be unguessable and new for each process.
-    #[must_use]
     pub fn from_random(bytes: [u8; 12]) -> Sentinels {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut texts = String::with_capacity(3 * SENTINEL_BYTES);
@@ -110,19 +109,16 @@ impl Sentinels {
     }
 
     /// The sentinel that opens a callout: `$E-…-`.
-    #[must_use]
     pub fn escape(&self) -> &str {
         self.text(Mark::Escape)
     }
 
     /// The sentinel that closes a callout: `$D-…-`.
-    #[must_use]
     pub fn close(&self) -> &str {
         self.text(Mark::Close)
     }
 
     /// The secret digits, which all three share.
-    #[must_use]
     pub fn digits(&self) -> &str {
         &self.texts[DIGITS]
     }
@@ -133,7 +129,6 @@ impl Sentinels {
     }
 
     /// The text with zeros for the digits of these sentinels, for a log or a client.
-    #[must_use]
     pub fn masked<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
         let finder = Finder::new(self.shared());
         let mut masked = Cow::Borrowed(text);
@@ -154,12 +149,11 @@ impl Sentinels {
 
     /// The bytes that `partial` holds back, with zeros for the digits if they are complete.
     pub(crate) fn held_text(&self, partial: PartialMatch) -> Vec<u8> {
-        let text = if partial.length < DIGITS.end {
-            self.text(partial.mark).as_bytes().to_vec()
-        } else {
-            self.masked_text(partial.mark)
-        };
-        text[partial.start..partial.length].to_vec()
+        let held = partial.start..partial.length;
+        match partial.length < DIGITS.end {
+            true => self.text(partial.mark).as_bytes()[held].to_vec(),
+            false => self.masked_text(partial.mark)[held].to_vec(),
+        }
     }
 
     pub(crate) fn text(&self, mark: Mark) -> &str {

@@ -1,12 +1,18 @@
 //! The fields of a reply's head that mean something to the server: its names are read once to find out which of them a head has.
 //!
-//! Each lookup in a `HeaderMap` hashes a name, and the head of most replies has one or two of these fields. Not here: what they mean
-//! (`reply`).
+//! Each lookup in a `HeaderMap` hashes a name, and the head of most replies has one or two of these fields.
 
 use http::header::{CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, UPGRADE};
 use http::{HeaderMap, HeaderName};
 
-use crate::send_file::SEND_FILE_FIELDS;
+/// Names a file by its absolute path (Apache's mod_xsendfile, lighttpd).
+pub const X_SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
+
+/// Names a file by a URL path, which has a meaning only inside the server (nginx).
+pub const X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
+
+/// Both fields.
+pub const SEND_FILE_FIELDS: [HeaderName; 2] = [X_SENDFILE, X_ACCEL_REDIRECT];
 
 /// `Status` (RFC 3875 §6.3.3).
 pub(crate) static STATUS: HeaderName = HeaderName::from_static("status");
@@ -26,7 +32,6 @@ pub(crate) static HOP_BY_HOP: [HeaderName; 8] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// Which of them a head has.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SpecialFields {
     pub status: bool,
@@ -34,11 +39,8 @@ pub(crate) struct SpecialFields {
     pub content_length: bool,
     pub transfer_encoding: bool,
     pub location: bool,
-    /// Fields about the connection.
     pub hop_by_hop: bool,
-    /// Fields that name a file to send.
     pub send_file: bool,
-    /// A field occurs more than once.
     pub repeated: bool,
 }
 
@@ -60,20 +62,5 @@ impl SpecialFields {
             }
         }
         special
-    }
-
-    /// The result for a head that has all special fields, so that each is looked up.
-    #[cfg(test)]
-    pub(crate) fn all(fields: &HeaderMap) -> SpecialFields {
-        SpecialFields {
-            status: true,
-            control: true,
-            content_length: true,
-            transfer_encoding: true,
-            location: true,
-            hop_by_hop: true,
-            repeated: true,
-            send_file: SpecialFields::of(fields).send_file,
-        }
     }
 }

@@ -61,15 +61,6 @@ impl Variables {
         self
     }
 
-    /// An empty list with room for this many variables, of `bytes` bytes in total.
-    pub(crate) fn with_capacity(variables: usize, bytes: usize) -> Variables {
-        Variables {
-            buffer: Vec::with_capacity(bytes),
-            entries: Vec::with_capacity(variables),
-            dropped: 0,
-        }
-    }
-
     /// Names and values, in the order in which scripts get them.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         (0..self.entries.len()).map(|index| {
@@ -84,36 +75,32 @@ impl Variables {
     }
 
     /// The value of a variable, by its full name, prefix included.
-    #[must_use]
     pub fn value(&self, name: &str) -> Option<&[u8]> {
         self.position(name).map(|index| &self.text(index)[name.len() + 1..])
     }
 
     /// All variables, each as `NAME=value` followed by a NUL.
-    #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.buffer.len());
-        for index in 0..self.entries.len() {
-            bytes.extend_from_slice(&self.buffer[self.entries[index].start..self.end(index)]);
+        for text in self.texts() {
+            bytes.extend_from_slice(text);
+            bytes.push(0);
         }
         bytes
     }
 
     /// Number of variables.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Whether there are no variables.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     /// Number of variables dropped because they contained a NUL or a newline, were too long, or had an invalid name.
     /// Usually the client's fault: most values come from the request.
-    #[must_use]
     pub fn dropped(&self) -> usize {
         self.dropped
     }
@@ -134,7 +121,8 @@ impl Variables {
     /// The same variables with other values, for a trace: `value` is asked for that of each, by its full name; `None` leaves it.
     #[must_use]
     pub fn with_values(&self, mut value: impl FnMut(&[u8], &[u8]) -> Option<Vec<u8>>) -> Variables {
-        let mut changed = Variables::with_capacity(self.len(), self.buffer.len());
+        let mut changed = Variables::default();
+        changed.begin_again(self.len(), self.buffer.len());
         for (name, own) in self.iter() {
             let start = changed.begin_text();
             changed.buffer.extend_from_slice(name);
@@ -162,36 +150,36 @@ impl Variables {
 
     /// Adds a variable whose value has neither NUL nor newline, and is short.
     pub(crate) fn add_valid(&mut self, prefix: &str, name: &str, value: &str) {
-        let start = self.begin(prefix, name);
-        self.buffer.extend_from_slice(value.as_bytes());
-        self.complete_valid(start, prefix.len() + name.len());
+        self.add_valid_by(prefix, name, |buffer| buffer.extend_from_slice(value.as_bytes()));
     }
 
-    /// Adds a number, in decimal.
     pub(crate) fn add_number(&mut self, prefix: &str, name: &str, number: impl Into<u64>) {
-        let start = self.begin(prefix, name);
-        push_number(&mut self.buffer, number.into());
-        self.complete_valid(start, prefix.len() + name.len());
+        self.add_valid_by(prefix, name, |buffer| push_number(buffer, number.into()));
     }
 
     /// Sets the region of shared memory into which the script may write the body of its reply: `WWW_GATEWAY_REGION`, which no route and
     /// no request can set.
     pub fn add_region(&mut self, offset: u64, bytes: u64) {
-        let start = self.begin("WWW_", "GATEWAY_REGION");
-        push_number(&mut self.buffer, offset);
-        self.buffer.push(b' ');
-        push_number(&mut self.buffer, bytes);
-        self.complete_valid(start, "WWW_GATEWAY_REGION".len());
+        self.add_valid_by("WWW_", "GATEWAY_REGION", |buffer| {
+            push_number(buffer, offset);
+            buffer.push(b' ');
+            push_number(buffer, bytes);
+        });
     }
 
     /// Adds an address, as its `Display` writes it.
     pub(crate) fn add_address(&mut self, prefix: &str, name: &str, address: IpAddr) {
-        let start = self.begin(prefix, name);
-        match address {
-            IpAddr::V4(address) => push_v4(&mut self.buffer, address),
+        self.add_valid_by(prefix, name, |buffer| match address {
+            IpAddr::V4(address) => push_v4(buffer, address),
             // Writing into memory does not fail.
-            IpAddr::V6(address) => drop(write!(self.buffer, "{address}")),
-        }
+            IpAddr::V6(address) => drop(write!(buffer, "{address}")),
+        });
+    }
+
+    #[inline(always)]
+    fn add_valid_by(&mut self, prefix: &str, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.begin(prefix, name);
+        write(&mut self.buffer);
         self.complete_valid(start, prefix.len() + name.len());
     }
 
@@ -200,21 +188,6 @@ impl Variables {
         // Writing into memory does not fail.
         let _ = write!(self.buffer, "{value}");
         self.complete(start, prefix.len() + name.len());
-    }
-
-    /// Adds a variable whose name and value are generated into the buffer; `false` if it was dropped.
-    pub(crate) fn add_decoded(
-        &mut self,
-        write_name: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>,
-        value: impl Iterator<Item = u8>,
-    ) -> bool {
-        let start = self.begin_text();
-        // Writing into memory does not fail.
-        let _ = write_name(&mut self.buffer);
-        let name_length = self.buffer.len() - start;
-        self.buffer.push(b'=');
-        self.buffer.extend(value);
-        self.complete(start, name_length)
     }
 
     /// Removes all variables but the first `count`.

@@ -1,7 +1,6 @@
 //! Scripts: processes that answer requests, as CGI (RFC 3875), CGIplus or RTE. Floor 4, safe Rust.
 //!
-//! Not here: which program a path names (`sluice-server`), the protocol between server and script as pure code (`sluice-gateway`), and the
-//! system calls that start a process (`sluice-launch`). Each directory has its own drawing.
+//! Each directory has its own drawing.
 //!
 //! ```text
 //!   exchange ──┬── pool ──┬── process      one exchange; which process it gets; the process
@@ -20,6 +19,5 @@ pub mod program;
 pub mod report;
 pub mod resources;
 pub mod route;
-mod script_programs;
 pub mod script_users;
 pub mod scripts;

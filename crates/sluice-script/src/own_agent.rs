@@ -1,20 +1,16 @@
 //! The authentication agents that come with the server: where their programs are, and how they run.
 //!
-//! ```text
-//!   SDK/agents/build/sluice-ldap   as in a checkout; or SDK/agents/sluice-ldap, installed
-//! ```
-//! They run as scripts of mode `cgiplus`, of a route of their own that no path leads to. Not here: asking one (`agent`).
+//! They run as scripts of mode `cgiplus`, of a route of their own that no path leads to.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sluice_settings::rule::{OwnAgent, OwnAgentKind};
 use sluice_settings::{ScriptSettings, ScriptSource};
 
-use crate::pool::pools::Pools;
+use crate::pool::Pools;
 use crate::program::engine::Engines;
-use crate::program::sdk;
+use crate::program::search_path::{find_shipped, possible_files};
 use crate::program::stamp::Stamp;
 use crate::route::{Script, ScriptRoute};
 
@@ -27,13 +23,6 @@ const QUESTIONS_MAX: u64 = 1000;
 /// Questions that wait for a process. Further ones get 503.
 const QUEUE_MAX: usize = 100;
 
-/// The program of an agent is not there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MissingAgent {
-    kind: OwnAgentKind,
-    directories: Vec<PathBuf>,
-}
-
 fn names(kind: OwnAgentKind) -> [&'static str; 2] {
     match kind {
         OwnAgentKind::Pam => ["agents/build/sluice-pam", "agents/sluice-pam"],
@@ -44,24 +33,30 @@ fn names(kind: OwnAgentKind) -> [&'static str; 2] {
 /// Finds the program of an agent.
 ///
 /// # Errors
-/// It is not there.
-pub fn find(agent: &OwnAgent) -> Result<PathBuf, MissingAgent> {
-    sdk::find(agent.sdk.as_deref(), &names(agent.kind)).map_err(|directories| MissingAgent {
-        kind: agent.kind,
-        directories,
+/// It is not there: why, and what to do.
+pub fn find(agent: &OwnAgent) -> Result<PathBuf, String> {
+    find_shipped(agent.sdk.as_deref(), &names(agent.kind)).map_err(|places| {
+        let (library, package) = match agent.kind {
+            OwnAgentKind::Pam => ("PAM", "libpam0g-dev"),
+            OwnAgentKind::Ldap => ("LDAP", "libldap-dev"),
+        };
+        format!(
+            "the agent for {library} is not there ({places}): build it (make sdk, with the package {package}), or write sdk = \"…\" into \
+             [server]"
+        )
     })
 }
 
 /// Every path at which the program of an agent would be found.
 pub(crate) fn possible_programs(kind: OwnAgentKind, directory: Option<&Path>) -> Vec<PathBuf> {
-    sdk::possible_files(directory, &names(kind))
+    possible_files(directory, &names(kind))
 }
 
 /// The route of an agent, for its processes. `origin` is the place in the configuration.
 ///
 /// # Errors
-/// Its program is not there.
-pub fn open(agent: &OwnAgent, origin: &str) -> Result<ScriptRoute, MissingAgent> {
+/// As of `find`.
+pub fn open(agent: &OwnAgent, origin: &str) -> Result<ScriptRoute, String> {
     let mut settings = ScriptSettings::cgiplus(ScriptSource::File(find(agent)?));
     settings.timeouts.reply = agent.timeout + GRACE;
     settings.pool.max = agent.processes_max;
@@ -82,7 +77,6 @@ pub fn open(agent: &OwnAgent, origin: &str) -> Result<ScriptRoute, MissingAgent>
 }
 
 /// The program of the route of an agent. A process of a program that was replaced is replaced, too.
-#[must_use]
 pub fn script(route: &ScriptRoute) -> Option<Script> {
     let ScriptSource::File(file) = &route.settings.source else {
         return None;
@@ -96,23 +90,6 @@ pub fn script(route: &ScriptRoute) -> Option<Script> {
         engine: None,
         stamp,
     })
-}
-
-impl fmt::Display for MissingAgent {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let directories: Vec<_> = self.directories.iter().map(|path| path.display().to_string()).collect();
-        let (library, package) = match self.kind {
-            OwnAgentKind::Pam => ("PAM", "libpam0g-dev"),
-            OwnAgentKind::Ldap => ("LDAP", "libldap-dev"),
-        };
-        write!(
-            out,
-            "the agent for {library} is not there ({} in {}): build it (make sdk, with the package {package}), or write sdk = \"…\" into \
-             [server]",
-            names(self.kind).join(" or "),
-            directories.join(", ")
-        )
-    }
 }
 
 #[cfg(test)]

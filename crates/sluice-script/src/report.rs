@@ -1,6 +1,4 @@
 //! The script processes of the whole server as reports show them, and orders of the administrator to them.
-//!
-//! Not here: what the system knows of the processes, and which requests they work for (the server adds both).
 
 use std::path::Path;
 
@@ -8,23 +6,18 @@ use sluice_launch::Probe;
 use sluice_report::scripts::{Pool, Scripts};
 use sluice_report::traffic::ScriptName;
 
-use crate::pool::pool_record::ReportedPool;
 pub use crate::pool::pool_record::Retired;
-use crate::pool::pools::Pools;
-use crate::pool::recent_scripts::ScriptId;
+use crate::pool::{Pools, ReportedPool, ScriptId};
 use crate::resources::Resources;
 use crate::route::Script;
 
 impl Resources {
     /// The scripts whose exchanges are counted by themselves, with the numbers of their series of counters.
-    #[must_use]
     pub fn script_series(&self) -> Vec<(u16, ScriptName)> {
         self.pool_records.series.all()
     }
 
-    /// The pools that have processes, requests that wait, or processes that have ended. Any thread may call it; workers wait no longer for
-    /// it than a copy of the state of one pool takes.
-    #[must_use]
+    /// The pools that have processes, waiting requests, or processes that have ended. Workers wait only while the state of one pool is copied.
     pub fn report(&self) -> Scripts {
         let mut pools = Vec::new();
         for record in self.pool_records.all() {
@@ -52,8 +45,7 @@ impl Resources {
         processes.map(|process| (process.user, process.probe.clone())).collect()
     }
 
-    /// Retires the processes of the script with this file: idle ones end now, busy ones after their exchange. Of an engine that runs it, all
-    /// processes are retired.
+    /// Retires the processes of the script with this file, or of the engine that runs it: idle ones end now, busy ones after their exchange.
     #[must_use]
     pub fn retire(&self, file: &Path) -> Retired {
         let script = ScriptId::of(file);
@@ -63,7 +55,7 @@ impl Resources {
             pools.filter(move |pool| is_own || pool.has_run(script))
         });
         pools
-            .map(|pool| pool.retire_all())
+            .map(ReportedPool::retire_all)
             .fold(Retired::default(), Retired::and)
     }
 }
@@ -72,6 +64,6 @@ impl Pools {
     /// Retires the processes of a script of this route.
     #[must_use]
     pub fn retire(&self, script: &Script) -> Retired {
-        self.existing(script).map(|pool| pool.retire_all()).unwrap_or_default()
+        self.existing(script).map(ReportedPool::retire_all).unwrap_or_default()
     }
 }

@@ -1,7 +1,4 @@
 //! The resources that the scripts of the whole server share: the budgets of all workers.
-//!
-//! Here: the budgets, their log lines, and their bounds after a reload. Not here: who reserves how much (`buffer`,
-//! `sluice_http::stored_body`, `process_limit`).
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,14 +14,8 @@ use sluice_settings::open_error::OpenError;
 use sluice_settings::permission::read_only_explained;
 use tokio::sync::Notify;
 
-use crate::pool::default_processes::default_processes;
-use crate::pool::pool_record::PoolRecords;
-use crate::pool::process_limit::ProcessLimit;
-use crate::process::buffer_memory::release;
-use crate::process::default_environment::default_environment;
-use crate::process::pipe_owner::PipeOwner;
-use crate::process::pipe_threads::PipeThreads;
-use crate::process::script_log::ScriptLogs;
+use crate::pool::{PoolRecords, ProcessLimit, default_processes};
+use crate::process::{PipeOwner, PipeThreads, ScriptLogs, default_environment, release};
 
 /// Part of the memory that memory buffers may take by default.
 const MEMORY_SHARE: u64 = 4;
@@ -33,17 +24,12 @@ const MEMORY_SHARE: u64 = 4;
 pub struct Resources {
     memory_buffers: Arc<Budget>,
     memory_refused: Mutex<RateLimitedLog>,
-    /// The room for request bodies that are stored.
     pub(crate) stored_bodies: BodyStorage,
-    /// The bound on script processes.
     pub(crate) processes: Arc<ProcessLimit>,
     /// The threads for the pipes of all script processes.
     pub(crate) pipes: PipeThreads,
-    /// The threads for their memory buffers.
     pub(crate) buffers: PipeThreads,
-    /// The bounds on the log lines of scripts.
     pub(crate) script_logs: ScriptLogs,
-    /// The history of pools, for reports.
     pub(crate) pool_records: PoolRecords,
     /// Wakes a worker when processes are to be started in advance.
     pub(crate) wanted: Arc<Notify>,
@@ -108,21 +94,16 @@ impl Resources {
     }
 
     /// The most script processes that the server may run.
-    #[must_use]
     pub fn processes_max(&self) -> usize {
         self.processes.max()
     }
 
     /// The script processes that run now.
-    #[must_use]
     pub fn processes_running(&self) -> usize {
         self.processes.running()
     }
 
     /// A memory buffer without memory, for buffers of up to `bytes_max` bytes, whose process is not known yet.
-    ///
-    /// # Errors
-    /// As of [`Segment::create_within`].
     pub(crate) fn segment(&self, bytes_max: u64) -> std::io::Result<Segment> {
         Segment::create_within(
             &self.memory_buffers,
@@ -144,12 +125,7 @@ impl Resources {
 
     /// Logs that a memory buffer was refused to a script. Lines that repeat are counted.
     pub(crate) fn log_memory_refused(&self, script: &str, over: OverBudget) {
-        let OverBudget {
-            bytes,
-            used_bytes,
-            bytes_max,
-            ..
-        } = over;
+        let (bytes, used_bytes, bytes_max) = (over.bytes, over.used_bytes, over.bytes_max);
         let now = Instant::now();
         let limited = self.lock_memory_refused();
         let suppressed = limited.take_due(RateLimitedLog::INTERVAL, now);
@@ -166,7 +142,6 @@ impl Resources {
     }
 }
 
-/// The last count is not lost.
 impl Drop for Resources {
     fn drop(&mut self) {
         self.pipes.close_all();

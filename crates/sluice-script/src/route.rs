@@ -1,13 +1,11 @@
 //! The parts of a site that scripts need: the route, and the map of paths and files.
-//!
-//! Not here: the program that a route leads to (`script`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_settings::{ScriptLimits, ScriptSettings, ScriptSource};
 
-use crate::pool::pools::Pools;
+use crate::pool::Pools;
 use crate::program::engine::{ENGINE_STAMP, Engines};
 pub use crate::program::script::Script;
 
@@ -32,8 +30,7 @@ pub struct ScriptRoute {
 }
 
 impl ScriptRoute {
-    /// Stands for each of its engines, before a script of it is requested. The file is in the directory of the scripts, where the process
-    /// works, and need not exist.
+    /// Stands for each of its engines, before a script of it is requested. The file need not exist in the directory of the scripts.
     pub fn engine_scripts(&self, document_root: &Path) -> impl Iterator<Item = Script> {
         let directory = match &self.settings.source {
             ScriptSource::Directory(directory) | ScriptSource::App { directory, .. } => directory.as_path(),

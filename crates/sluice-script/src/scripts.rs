@@ -1,7 +1,4 @@
 //! All that the scripts of one worker share: its processes, budgets, log lines and spare memory.
-//!
-//! Not here: the list of the processes (`processes`), what the scripts of all workers share (`resources`), and which process serves
-//! which request (`pool`).
 
 use std::cell::Cell;
 use std::fmt;
@@ -15,8 +12,7 @@ use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::tasks::Tasks;
 use sluice_launch::RemoteLauncher;
 
-use crate::process::misbehaviour::MisbehaviourLog;
-use crate::process::processes::Processes;
+use crate::process::{MisbehaviourLog, Processes};
 use crate::resources::Resources;
 
 /// Lines about processes that cannot be kept, within 10 seconds; further ones are counted.
@@ -60,8 +56,7 @@ impl Scripts {
         }
     }
 
-    /// Warns of a script's fault that its client does not notice. Lines that repeat are counted, because a client can repeat its
-    /// request.
+    /// Warns of a script's fault that its client does not notice. Lines that repeat are counted: a client can repeat its request.
     pub(crate) fn warn(&self, text: fmt::Arguments<'_>) {
         self.advance();
         if self.limited.admits(LINES_MAX, RateLimitedLog::INTERVAL, Instant::now()) {
@@ -99,7 +94,6 @@ impl Scripts {
     }
 }
 
-/// The last count is not lost.
 impl Drop for Scripts {
     fn drop(&mut self) {
         log_suppressed(self.limited.take());

@@ -29,8 +29,6 @@ fn request<'a>(headers: &'a HeaderMap, sentinels: &'a Sentinels) -> CgiRequest<'
         content_length: None,
         unique_id: "abc123",
         server_software: "Sluice/0.1",
-        server_admin: None,
-        server_signature: None,
         headers,
         record_bytes_max: 65536,
         sentinels: Some(sentinels),

@@ -92,9 +92,7 @@ impl Scanner {
             Some(text) => text.strip_suffix(b"\r").unwrap_or(text),
             None => line,
         };
-        wanted
-            .iter()
-            .copied()
-            .find(|mark| self.sentinels.text(*mark).as_bytes() == text)
+        let mut wanted = wanted.iter().copied();
+        wanted.find(|mark| self.sentinels.text(*mark).as_bytes() == text)
     }
 }

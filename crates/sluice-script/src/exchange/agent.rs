@@ -1,7 +1,7 @@
 //! Authentication agents: a script that is asked about a user instead of for a page (WASD).
 //!
-//! The script gets the variables of the request with REMOTE_USER, AUTH_PASSWORD, AUTH_REALM and AUTH_AGENT, and answers with lines between the
-//! sentinels of a callout (`sluice_gateway::AgentLine`). Not here: which script is asked, and what its answer means (the server).
+//! The script gets the variables of the request with REMOTE_USER, AUTH_PASSWORD, AUTH_REALM and AUTH_AGENT, and answers with lines between
+//! the sentinels of a callout (`sluice_gateway::AgentLine`).
 
 use std::rc::Rc;
 
@@ -9,8 +9,7 @@ use http::StatusCode;
 use sluice_gateway::AgentAnswer;
 use sluice_http::fault::{Fault, ScriptFault};
 
-use crate::exchange::cgiplus;
-use crate::exchange::job::Job;
+use crate::exchange::{Job, cgiplus};
 use sluice_http::request_body::RequestBody;
 
 /// Asks an agent, in its kept process. Waits at most as long as its route lets a script take.
@@ -28,10 +27,8 @@ pub async fn ask(job: Rc<Job>) -> Result<AgentAnswer, Fault> {
         Some(reason) => reason.clone(),
         None if answer.is_complete() => return Ok(answer),
         None => {
-            let line = answer
-                .unknown
-                .iter()
-                .map(|text| format!("; the line 100 {text} is not known"));
+            let unknown = answer.unknown.iter();
+            let line = unknown.map(|text| format!("; the line 100 {text} is not known"));
             let known = "a line 100 USER, 100 REMOTE-USER NAME, 401 REASON or 500 REASON says it";
             format!("it has said nothing of the user{}: {known}", line.collect::<String>())
         }

@@ -1,8 +1,8 @@
 //! A block of output: what a script writes is collected and sent together, because it has asked for that
 //! (`Script-Control: X-buffer-records`).
 //!
-//! Not here: whether it has (`conversation::body`). A block is complete when it has so many bytes, when the reply ends, or some time
-//! after its first byte, so that a script which pauses does not keep its client waiting.
+//! A block is complete when it has so many bytes, when the reply ends, or some time after its first byte, so that a script which pauses
+//! does not keep its client waiting.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,35 +15,24 @@ use tokio::time::Sleep;
 /// The longest time from the first byte of a block until it is sent, if the script pauses.
 const AGE_MAX: Duration = Duration::from_millis(250);
 
-/// Output that is not sent yet.
 #[derive(Default)]
 pub(crate) struct Block {
-    bytes: BytesMut,
+    pub bytes: BytesMut,
     is_complete: bool,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Block {
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
     /// Adds a chunk; from `bytes_max` bytes on the block is complete.
     pub(crate) fn add(&mut self, chunk: &Bytes, bytes_max: usize) {
         self.bytes.extend_from_slice(chunk);
         self.is_complete |= self.bytes.len() >= bytes_max;
     }
 
-    /// The reply has ended, or has all its bytes.
     pub(crate) fn complete(&mut self) {
         self.is_complete = true;
     }
 
-    /// The block, if it is complete.
     pub(crate) fn take_complete(&mut self) -> Option<Bytes> {
         if !self.is_complete || self.bytes.is_empty() {
             return None;

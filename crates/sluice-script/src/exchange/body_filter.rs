@@ -12,15 +12,16 @@ use bytes::Bytes;
 use sluice_gateway::{MissingNewlines, RecordAdjustment, RecordLines, Reply, ReplyHead, ScriptControl};
 use sluice_settings::Mailbox;
 
-/// The filter of one reply, from its head on.
 pub(crate) struct BodyFilter {
     /// `None` for a stream, which has no records.
     lines: Option<RecordLines>,
     /// The head came with the start of the body, around which these newlines are missing.
     first: Option<MissingNewlines>,
     adjustment: RecordAdjustment,
-    missing_bytes: Option<u64>,
-    surplus_bytes: u64,
+    /// Bytes of the Content-Length that the script has not written yet. `None` if it announced no length.
+    pub missing_bytes: Option<u64>,
+    /// Bytes beyond the Content-Length, which were not sent.
+    pub surplus_bytes: u64,
 }
 
 impl BodyFilter {
@@ -61,8 +62,7 @@ impl BodyFilter {
         self.adjustment = RecordAdjustment::for_head(head);
     }
 
-    /// The bytes to send of `chunk`, from the mailbox. `None` if there are none. `control` is what the script has asked for by
-    /// SCRIPT-CONTROL.
+    /// The bytes to send of `chunk`, from the mailbox, adjusted as `control` (SCRIPT-CONTROL) says. `None` if there are none.
     pub(crate) fn apply(&mut self, mut chunk: Bytes, control: &ScriptControl) -> Option<Bytes> {
         if let Some(lines) = &mut self.lines {
             let missing = self.first.take().unwrap_or_else(|| lines.next(&chunk));
@@ -90,27 +90,11 @@ impl BodyFilter {
         (!chunk.is_empty()).then_some(chunk)
     }
 
-    /// The body has ended: what follows is surplus.
-    pub(crate) fn set_complete(&mut self) {
-        self.missing_bytes = Some(0);
-    }
-
-    /// Bytes of the Content-Length that the script has not written yet. `None` if it announced no length.
-    pub(crate) fn missing_bytes(&self) -> Option<u64> {
-        self.missing_bytes
-    }
-
     /// Whether the script has written all bytes of the Content-Length that it announced.
     pub(crate) fn is_satisfied(&self) -> bool {
         self.missing_bytes == Some(0)
     }
-
-    /// Bytes beyond the Content-Length, which were not sent.
-    pub(crate) fn surplus_bytes(&self) -> u64 {
-        self.surplus_bytes
-    }
 }
-
 #[cfg(test)]
 mod tests {
     use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -125,7 +109,6 @@ mod tests {
             content_length,
             is_chunked: false,
             control: ScriptControl::default(),
-            dropped: Vec::new(),
             names_file: false,
         });
         filter
@@ -154,10 +137,10 @@ mod tests {
     fn bytes_beyond_the_announced_length_are_counted_and_not_sent() {
         let mut counted = filter(Mailbox::Stream, Some(3));
         assert_eq!(apply(&mut counted, "ab").unwrap(), "ab");
-        assert_eq!(counted.missing_bytes(), Some(1));
+        assert_eq!(counted.missing_bytes, Some(1));
         assert_eq!(apply(&mut counted, "cde").unwrap(), "c");
         assert_eq!(apply(&mut counted, "f"), None);
         assert!(counted.is_satisfied());
-        assert_eq!(counted.surplus_bytes(), 3);
+        assert_eq!(counted.surplus_bytes, 3);
     }
 }

@@ -1,9 +1,5 @@
 //! The memory buffer in one exchange: the bytes that the script has put there, on their way to the client.
 //!
-//! Here: which of the two kinds is open, the chunks in their order, and when a part may be refilled: after its chunk was
-//! dropped, because it is written to the socket then. Not here: the memory itself and the checks of what the script writes
-//! there (`sluice-membuf`), and the syntax of callouts (`callout`).
-//!
 //! ```text
 //!             begin, its memory is there
 //!         ┌────────────────────────────────────┐
@@ -25,22 +21,17 @@ use sluice_gateway::{Answer, BUFFER_BYTES_DEFAULT, BufferKind};
 use sluice_membuf::{BeginError, PlainBuffer, ReadFault, ReadWatch, RingReader, Segment};
 use tokio::time::{Sleep, sleep};
 
-use crate::process::buffer_memory::{BufferMemory, Done};
+use crate::process::{BufferMemory, Done};
 
 /// The name of the buffer for scripts: the descriptor that they inherit.
 const NAME: &str = "/dev/fd/4";
 
-/// The answer to BUFFER-BEGIN after a mistake in the server.
+/// Answers to BUFFER-BEGIN: after a mistake in the server, of a script whose user keeps too many buffers locked, of one of whose user another script has
+/// kept the server waiting, and on a route without memory buffers.
 const NO_SEGMENT: &str = "the memory buffer is lost";
-
-/// The answer to BUFFER-BEGIN of a script whose user keeps too many buffers locked.
 const LOCKED: &str = "too many memory buffers of this user are kept locked, try again later";
-
-/// The answer to BUFFER-BEGIN of a script of whose user another script has kept the server waiting.
 const WAITED: &str =
     "a script of this user has kept the server waiting for its memory buffer, try again in ten minutes";
-
-/// The answer to BUFFER-BEGIN on a route without memory buffers.
 const NOT_ALLOWED: &str = "memory buffers are not allowed here (memory_buffer_max = 0)";
 
 /// Largest chunk of a ring, bytes: the larger the sends, the less often client and script are woken.
@@ -49,7 +40,6 @@ const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Parts of a plain buffer that may be in flight at once.
 const PARTS_MAX: usize = 8;
 
-/// The memory buffer of one exchange.
 pub(crate) struct Buffer {
     kind: Kind,
     /// Made when it is needed: most exchanges use no buffer.
@@ -75,7 +65,6 @@ enum Kind {
     },
     Plain {
         buffer: PlainBuffer,
-        /// Parts to send.
         parts: VecDeque<Bytes>,
         /// Parts that the client does not have yet, oldest first.
         in_flight: VecDeque<Part>,
@@ -86,24 +75,11 @@ enum Kind {
     },
 }
 
-/// The parameters of BUFFER-BEGIN.
-#[derive(Clone, Copy)]
-pub(crate) struct BeginRequest {
-    pub kind: BufferKind,
-    /// The size of the buffer; `None` or 0 for the default.
-    pub bytes: Option<u64>,
-    /// The limit on its size.
-    pub bytes_max: u64,
-    pub answering: Answering,
-}
-
-/// A buffer that has begun.
 enum Opened {
     Plain(PlainBuffer),
     Ring(RingReader),
 }
 
-/// A part of a plain buffer that was written by BUFFER-WRITE.
 struct Part {
     bytes: u64,
     answering: Answering,
@@ -112,9 +88,7 @@ struct Part {
 /// Whether the script waits for the answer to a callout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answering {
-    /// The script waits.
     Wanted,
-    /// The script goes on at once.
     Unwanted,
 }
 
@@ -148,7 +122,6 @@ impl Freed {
 }
 
 impl Buffer {
-    /// No buffer is open.
     pub(crate) fn new() -> Buffer {
         Buffer {
             kind: Kind::Closed,
@@ -161,21 +134,23 @@ impl Buffer {
         }
     }
 
-    /// BUFFER-BEGIN. `None` if the memory is not there yet: a thread prepares it, and `poll_begun` returns the result. The segment
+    /// BUFFER-BEGIN of this size; `None` or 0 for the default. `None` if the memory is not there yet: a thread prepares it, and `poll_begun` returns the result. The segment
     /// is `None` until then. An error of the segment is one for the script.
     pub(crate) fn begin(
         &mut self,
         segment: &mut Option<BufferMemory>,
-        request: BeginRequest,
+        kind: BufferKind,
+        bytes: Option<u64>,
+        bytes_max: u64,
+        answering: Answering,
     ) -> Option<Result<Answer, BeginError>> {
         if self.is_open() {
             return Some(Ok(Answer::new(400, "a memory buffer is open already")));
         }
-        let (kind, bytes_max) = (request.kind, request.bytes_max);
         if bytes_max == 0 {
             return Some(Ok(Answer::new(403, NOT_ALLOWED)));
         }
-        let bytes = request.bytes.filter(|bytes| *bytes > 0).unwrap_or(BUFFER_BYTES_DEFAULT);
+        let bytes = bytes.filter(|bytes| *bytes > 0).unwrap_or(BUFFER_BYTES_DEFAULT);
         if bytes > bytes_max {
             let text = format!("{bytes} bytes are over the limit of {bytes_max}");
             return Some(Ok(Answer::new(413, text)));
@@ -202,7 +177,7 @@ impl Buffer {
         self.kind = Kind::Beginning {
             limit: Box::pin(sleep(held.time_limit(bytes))),
             task: held.perform(bytes, move |segment| allocate(segment, kind, bytes)),
-            answering: request.answering,
+            answering,
         };
         None
     }
@@ -266,7 +241,6 @@ impl Buffer {
         Answer::ok(text)
     }
 
-    /// Sets the largest number of bytes of the chunks to come from a ring.
     pub(crate) fn limit_chunks(&mut self, bytes_max: usize) {
         self.chunk_bytes_max = bytes_max.min(CHUNK_BYTES_MAX);
     }
@@ -280,10 +254,9 @@ impl Buffer {
             ..
         } = &mut self.kind
         else {
-            let text = if self.is_open() {
-                "a ring is written without callouts"
-            } else {
-                "there is no memory buffer"
+            let text = match self.is_open() {
+                true => "a ring is written without callouts",
+                false => "there is no memory buffer",
             };
             return Some(Answer::new(400, text));
         };
@@ -310,7 +283,6 @@ impl Buffer {
         None
     }
 
-    /// Whether a buffer is open.
     pub(crate) fn is_open(&self) -> bool {
         !matches!(self.kind, Kind::Closed)
     }
@@ -355,12 +327,9 @@ impl Buffer {
         };
         while *answered < freed {
             *answered += 1;
-            if let Some(Part {
-                bytes,
-                answering: Answering::Wanted,
-            }) = in_flight.pop_front()
-            {
-                return Some(Answer::ok(bytes.to_string()));
+            let freed = in_flight.pop_front();
+            if let Some(part) = freed.filter(|part| part.answering == Answering::Wanted) {
+                return Some(Answer::ok(part.bytes.to_string()));
             }
         }
         None
@@ -374,20 +343,17 @@ impl Buffer {
         }
     }
 
-    /// Wakes the task when a part is freed.
     pub(crate) fn wake_when_freed(&self, context: &Context<'_>) {
         if self.is_open() {
             self.freed.get_or_init(Arc::default).wake(context);
         }
     }
 
-    /// How many parts were freed in this exchange.
     fn freed_parts(&self) -> u64 {
         self.freed.get().map_or(0, |freed| freed.count())
     }
 
-    /// Ready with each answer that is still due; then, when everything in an ending buffer is sent, with the answer to BUFFER-END.
-    /// The buffer is closed then.
+    /// Ready with each answer that is still due; then, once everything in an ending buffer is sent and it is closed, with that to BUFFER-END.
     pub(crate) fn poll_closed(&mut self, context: &Context<'_>) -> Poll<Option<Answer>> {
         // Before the check: a part that is freed after the check wakes the task.
         self.freed.get_or_init(Arc::default).wake(context);
@@ -408,7 +374,6 @@ impl Buffer {
         Poll::Ready(is_awaited.then(|| Answer::ok(self.sent_bytes.to_string())))
     }
 
-    /// The client has disconnected: further writes of the script fail.
     pub(crate) fn client_gone(&mut self) {
         self.is_client_gone = true;
         if let Kind::Ring { reader } = &mut self.kind {

@@ -1,7 +1,4 @@
 //! Callouts: requests that a script sends to the server while it writes its reply.
-//!
-//! Here: the answers, and the settings that callouts change for the rest of the exchange. Not here: their syntax
-//! (`sluice-gateway`), and when an answer is written (`relay`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,33 +6,28 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use sluice_gateway::{
-    AgentAnswer, Answer, Callout, CalloutRequest, Lifetime, RequestEncoding, RequestWish, ScriptControl,
-};
+use sluice_gateway::{AgentAnswer, Answer, Callout, CalloutRequest, RequestEncoding, RequestWish, ScriptControl};
 use sluice_http::escape::Escaped;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::target::Target;
 use sluice_membuf::BeginError;
 
-use crate::exchange::buffer::{Answering, BeginRequest, Buffer};
-use crate::process::buffer_memory::BufferMemory;
-use crate::process::line_source::LineSource;
-use crate::process::script_process::Process;
+use crate::exchange::{Answering, Buffer};
+use crate::process::{BufferMemory, LineSource, Process, ProcessSpec};
 use crate::resources::Resources;
 use crate::route::Map;
 
 /// Lines that an exchange may have logged in an interval, as for standard error; further ones are counted.
 const LINES_MAX: u32 = 100;
 
-/// The interval of `LINES_MAX`.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The callouts of one exchange.
 pub(crate) struct Callouts {
     map: Arc<dyn Map>,
     notices: Notices,
     resources: Arc<Resources>,
-    memory_buffer_max: u64,
+    /// 0 if the route allows no memory buffers.
+    pub memory_buffer_max: u64,
     pub buffer: Buffer,
     /// The status of the response, once the head of the reply is complete.
     pub status: Option<StatusCode>,
@@ -58,7 +50,6 @@ pub(crate) struct Callouts {
 }
 
 impl Callouts {
-    /// The state before the first callout.
     pub(crate) fn new(
         map: Arc<dyn Map>,
         process: Arc<Process>,
@@ -86,11 +77,6 @@ impl Callouts {
         }
     }
 
-    /// Whether the route allows memory buffers.
-    pub(crate) fn allows_buffers(&self) -> bool {
-        self.memory_buffer_max > 0
-    }
-
     /// Carries out a callout. `None` if no answer is wanted, or if it comes later, from the memory buffer.
     pub(crate) fn serve(&mut self, request: CalloutRequest, segment: &mut Option<BufferMemory>) -> Option<Answer> {
         let CalloutRequest { wants_answer, request } = request;
@@ -114,7 +100,10 @@ impl Callouts {
                 Some(path) => Answer::ok(path),
                 None => Answer::new(404, "no path leads to this file"),
             },
-            Callout::Lifetime(lifetime) => self.note_lifetime(lifetime),
+            Callout::Lifetime(lifetime) => {
+                self.lifetime = Some(lifetime);
+                Answer::ok(lifetime.map_or("none".to_owned(), |time| time.as_secs().to_string()))
+            }
             Callout::Cgiplus(wish) => self.note_wish(wish),
             Callout::Noticed(text) => {
                 self.notices.log(&text);
@@ -133,13 +122,8 @@ impl Callouts {
             Callout::HttpStatus => Answer::ok(format!("{:03}", self.status.map_or(0, |status| status.as_u16()))),
             Callout::ScriptControl(control) => self.take_control(control),
             Callout::BufferBegin { bytes, kind } if self.status.is_none() => {
-                let request = BeginRequest {
-                    kind,
-                    bytes,
-                    bytes_max: self.memory_buffer_max,
-                    answering,
-                };
-                let begun = self.buffer.begin(segment, request)?;
+                let bytes_max = self.memory_buffer_max;
+                let begun = self.buffer.begin(segment, kind, bytes, bytes_max, answering)?;
                 self.answer_begun(begun)
             }
             Callout::BufferBegin { .. } => Answer::new(400, "BUFFER-BEGIN comes before the head of the reply"),
@@ -153,7 +137,7 @@ impl Callouts {
                 agent.take(line);
                 return None;
             }
-            Callout::Invalid { code, reason } => Answer::new(code, reason),
+            Callout::Invalid { reason } => Answer::new(400, reason),
         };
         wants_answer.then_some(answer)
     }
@@ -221,22 +205,8 @@ impl Callouts {
         self.wants_socket |= wish.by_socket;
         Answer::ok("OK")
     }
-
-    fn note_lifetime(&mut self, lifetime: Lifetime) -> Answer {
-        match lifetime {
-            Lifetime::Unlimited => {
-                self.lifetime = Some(None);
-                Answer::ok("none")
-            }
-            Lifetime::Idle(time) => {
-                self.lifetime = Some(Some(time));
-                Answer::ok(time.as_secs().to_string())
-            }
-        }
-    }
 }
 
-/// The lines that a script has the server log.
 struct Notices {
     process: Arc<Process>,
     limited: RateLimitedLog,
@@ -245,17 +215,17 @@ struct Notices {
 impl Notices {
     /// The text with zeros for the digits of the process's sentinels.
     fn masked(&self, text: &str) -> String {
-        String::from_utf8_lossy(&self.process.sentinels.masked(text.as_bytes())).into_owned()
+        String::from_utf8_lossy(&self.process.spec.sentinels.masked(text.as_bytes())).into_owned()
     }
 
     fn log(&self, text: &str) {
         let now = Instant::now();
         self.log_suppressed(self.limited.take_due(INTERVAL, now));
-        if !self.limited.admits(LINES_MAX, INTERVAL, now) || !self.process.log.admits(text.len(), now) {
+        if !self.limited.admits(LINES_MAX, INTERVAL, now) || !self.process.spec.log.admits(text.len(), now) {
             return;
         }
         let text = self.masked(text);
-        let Process { pid, site, .. } = &*self.process;
+        let (pid, site) = (self.process.pid, &self.process.spec.site);
         let LineSource {
             script, exchange: id, ..
         } = self.process.source_of_lines();
@@ -268,7 +238,7 @@ impl Notices {
 
     /// Logs directives of Script-Control that have no effect, each once for a script.
     fn log_ignored(&self, directives: &[Box<str>]) {
-        let Process { pid, site, log, .. } = &*self.process;
+        let (pid, ProcessSpec { site, log, .. }) = (self.process.pid, &self.process.spec);
         let script = &*self.process.script();
         for directive in directives.iter().filter(|directive| log.is_first(directive)) {
             let directive = self.masked(directive);
@@ -291,7 +261,6 @@ impl Notices {
     }
 }
 
-/// The last count is not lost.
 impl Drop for Notices {
     fn drop(&mut self) {
         self.log_suppressed(self.limited.take());

@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 
-use sluice_gateway::{EndMark, Environment, Reply};
-use sluice_http::body_source::BodySource;
+use sluice_gateway::{EndMark, Reply};
+use sluice_http::body_source::{BodySource, RepeatableBody};
 use sluice_http::fault::Fault;
 use sluice_http::request_body::RequestBody;
 use sluice_http::stored_body::StoredBody;
@@ -13,23 +13,13 @@ use sluice_membuf::Reservation;
 use sluice_settings::RequestBody as BodyChoice;
 use sluice_watch::Stage;
 
-use crate::exchange::conversation::Conversation;
-use crate::exchange::ending::Audience;
-use crate::exchange::job::{Job, new_sentinels};
-use crate::exchange::pump::Pump;
-use crate::exchange::relay::Relay;
-use crate::process::idle_timer::KeptTimer;
-use crate::process::script_process;
+use crate::exchange::{Audience, Conversation, Job, Pump, Relay, new_sentinels};
+use crate::process::{KeptTimer, script_process};
 
 /// Runs the script for one request, up to the head of its reply.
 pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Conversation>, Reply), Fault> {
     let settings = job.settings();
-    let Body {
-        input,
-        source,
-        content_length,
-        reservation,
-    } = prepare(&job, body).await?;
+    let body = prepare(&job, body).await?;
     // Only now, because the client may need long to send the body.
     let pool = job.pool();
     let events = job.events();
@@ -37,21 +27,21 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Conversa
     let applicant = pool.applicant(job.scripts.worker, None, job.request.client());
     let mut lease = pool.acquire(applicant, job.request.id, &events).await?;
     let sentinels = new_sentinels()?;
-    let variables = job.variables(Some(&sentinels), content_length);
+    let variables = job.variables(Some(&sentinels), body.content_length);
     events.begin_process(&sentinels);
     events.variables(&variables, || job.inherited());
-    let environment = Environment::for_cgi(&variables, &job.inherited()).bytes();
+    let environment = variables.cgi_environment(&job.inherited()).bytes();
     let segment = job.segment()?;
     let arguments = match settings.passes_arguments {
         true => job.request.arguments(),
         false => Vec::new(),
     };
-    let program = job.program(arguments, environment, input, segment.as_ref())?;
+    let program = job.program(arguments, environment, body.input, segment.as_ref())?;
     lease.take();
     let ended = lease.exit_notice();
     let ended = move |exit| {
         ended(exit);
-        drop(reservation);
+        drop(body.reservation);
     };
     job.tracer.stage(Stage::StartingProcess);
     let (process, channels) = script_process::start(
@@ -73,7 +63,7 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Conversa
         channels,
         scanner,
         callouts,
-        source.map(Pump::once),
+        body.source.map(|source| Pump::new(RepeatableBody::once(source))),
         idle_timer,
         events,
     );
@@ -117,8 +107,9 @@ async fn prepare(job: &Job, body: RequestBody) -> Result<Body, Fault> {
         });
     }
     if body.is_over() {
+        let input = Stdin::Null;
         return Ok(Body {
-            input: Stdin::Null,
+            input,
             source: None,
             content_length: None,
             reservation: None,

@@ -3,30 +3,16 @@
 
 use std::rc::Rc;
 
-use sluice_gateway::{EndMark, Environment, Reply, RequestEncoding, encode_request};
+use sluice_gateway::{EndMark, Reply, RequestEncoding, Variables, encode_request};
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_launch::Stdin;
 use sluice_membuf::REGION_BYTES;
 use sluice_watch::Stage;
 
-use crate::exchange::conversation::Conversation;
-use crate::exchange::ending::Audience;
-use crate::exchange::job::{Job, new_sentinels};
-use crate::exchange::pump::Pump;
-use crate::exchange::relay::Age;
-use crate::exchange::relay::Relay;
-use crate::pool::idle_process::IdleProcess;
-use crate::pool::lease::Lease;
-use crate::pool::pool_note::note_use;
-use crate::pool::recent_scripts::ScriptId;
-use crate::process::end_cause::EndCause;
-use crate::process::idle_timer::KeptTimer;
-use crate::process::input::Input;
-use crate::process::mailbox::Silence;
-use crate::process::misbehaviour::Output;
-use crate::process::script_events::ScriptEvents;
-use crate::process::script_process;
-use sluice_http::body_source::BodySource;
+use crate::exchange::{Age, Audience, Conversation, Job, Pump, Relay, new_sentinels};
+use crate::pool::{IdleProcess, Lease, ScriptId, note_use};
+use crate::process::{BEFORE_REQUEST, BETWEEN_REQUESTS, EndCause, KeptTimer, ScriptEvents, Silence, script_process};
+use sluice_http::body_source::{BodySource, RepeatableBody};
 use sluice_http::request_body::RequestBody;
 
 /// Attempts to give a request to an idle process. Any of them may have ended meanwhile; a new process that does not read its
@@ -37,7 +23,6 @@ const ATTEMPTS_MAX: usize = 100;
 /// writes, so the request must not wait for all of a large pool.
 const OVERTAKEN_MAX: usize = 16;
 
-/// Runs the script for one request, up to the head of its reply.
 pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Conversation>, Reply), Fault> {
     let (mut pump, content_length) = prepare(&job, body).await?;
     // An engine that has compiled a script is preferred for it.
@@ -82,10 +67,10 @@ pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Conversa
                     "the request is given to another process, because this one has read nothing of it".into()
                 });
                 if relay.is_overtaken() {
-                    job.scripts.misbehaviour.log(&relay.process, Output::BeforeRequest);
+                    job.scripts.misbehaviour.log(&relay.process, BEFORE_REQUEST);
                     overtaken += 1;
                 }
-                pump = relay.take_pump().and_then(Pump::rewind);
+                pump = relay.pump.take().and_then(|pump| pump.body.rewind()).map(Pump::new);
                 attempt += 1;
             }
         }
@@ -97,57 +82,49 @@ async fn prepare(job: &Job, body: RequestBody) -> Result<(Option<Pump>, Option<u
     if body.is_over() {
         return Ok((None, body.announced().filter(|length| *length > 0)));
     }
+    // Until the process shows a sign of life another one can get the request.
+    let repeatable = |source| Pump::new(RepeatableBody::repeatable(source));
     if let Some(length) = body.announced() {
-        return Ok((Some(Pump::repeatable(BodySource::Client(Box::new(body)))), Some(length)));
+        return Ok((Some(repeatable(BodySource::Client(Box::new(body)))), Some(length)));
     }
     let (stored, length) = Box::pin(job.store(body)).await?;
-    Ok((Some(Pump::repeatable(stored.into())), Some(length)))
+    Ok((Some(repeatable(stored.into())), Some(length)))
 }
 
 /// Moves an idle process to the event loop of this worker, if it belongs to another. `None` if the process cannot be used, because
 /// it has ended, or has written bytes outside a reply; it is stopped then. The server's fault: it cannot be moved.
-fn rebind_to_worker(job: &Job, idle: IdleProcess, events: &ScriptEvents) -> Result<Option<IdleProcess>, Fault> {
-    let silence = idle.channels.mailbox.silence();
-    if silence != Silence::Kept {
-        if silence == Silence::Broken {
-            job.scripts.misbehaviour.log(&idle.process, Output::BetweenRequests);
-        }
-        events.process(|| {
-            let pid = idle.process.pid;
-            match silence {
-                Silence::Broken => format!("pid {pid} is stopped, because it wrote between two requests"),
-                _ => format!("pid {pid} is not used, because it has closed its mailbox, or has ended"),
+fn rebind_to_worker(job: &Job, mut idle: IdleProcess, events: &ScriptEvents) -> Result<Option<IdleProcess>, Fault> {
+    let pid = idle.process.pid;
+    match idle.channels.mailbox.silence() {
+        Silence::Kept => {}
+        silence => {
+            if silence == Silence::Broken {
+                job.scripts.misbehaviour.log(&idle.process, BETWEEN_REQUESTS);
+                events.process(|| format!("pid {pid} is stopped, because it wrote between two requests"));
+            } else {
+                events.process(|| format!("pid {pid} is not used, because it has closed its mailbox, or has ended"));
             }
-        });
-        idle.process.stop(EndCause::Misbehaved);
-        return Ok(None);
-    }
-    if idle.worker == job.scripts.worker {
-        return Ok(Some(idle));
-    }
-    let process = idle.process;
-    match idle.channels.rebind() {
-        Ok(channels) => Ok(Some(IdleProcess {
-            process,
-            channels,
-            worker: job.scripts.worker,
-            // It belongs to the event loop of the other worker.
-            timer: KeptTimer::default(),
-            ..idle
-        })),
-        Err(error) => {
-            process.stop(EndCause::Unusable);
-            Err(ServerFault::io(Activity::ChangeOfWorker, error).into())
+            idle.process.stop(EndCause::Misbehaved);
+            return Ok(None);
         }
     }
+    if idle.worker != job.scripts.worker {
+        if let Err(error) = idle.channels.rebind() {
+            idle.process.stop(EndCause::Unusable);
+            return Err(ServerFault::io(Activity::ChangeOfWorker, error).into());
+        }
+        idle.worker = job.scripts.worker;
+        // The other one belongs to the event loop of the other worker.
+        idle.timer = KeptTimer::default();
+    }
+    Ok(Some(idle))
 }
 
-/// Starts a process for the lease.
 pub(crate) async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -> Result<IdleProcess, Fault> {
     let sentinels = new_sentinels()?;
     let extra: Vec<_> = job.settings().variables.added.clone().into_iter().collect();
     let engine = job.script.engine.as_ref().map(|engine| engine.name());
-    let environment = Environment::for_cgiplus(&sentinels, engine, &job.inherited(), &extra);
+    let environment = Variables::cgiplus_environment(&sentinels, engine, &job.inherited(), &extra);
     let segment = job.segment()?;
     events.begin_process(&sentinels);
     events.environment(&environment);
@@ -165,13 +142,8 @@ pub(crate) async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -
     )
     .await?;
     lease.note_process(&process);
-    if job
-        .script
-        .engine
-        .as_ref()
-        .is_some_and(|engine| engine.knows_cut_bodies())
-    {
-        channels.input = channels.input.map(Input::that_can_be_cut);
+    if let (Some(input), Some(engine)) = (&mut channels.input, &job.script.engine) {
+        input.can_be_cut = engine.knows_cut_bodies();
     }
     let scanner = job.scanner(&process, EndMark::Sentinel);
     Ok(IdleProcess {
@@ -202,7 +174,7 @@ pub(crate) fn begin(
     } = idle;
     let script = job.script.engine.as_ref().map(|_| job.script.file.as_path());
     process.begin_exchange(job.request.id, script);
-    events.begin_process(&process.sentinels);
+    events.begin_process(&process.spec.sentinels);
     // The process has the sentinels in its environment.
     let mut variables = job.variables(None, content_length);
     // Other engines would pass it on to their scripts, which have the environment of CGI.

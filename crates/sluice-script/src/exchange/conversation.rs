@@ -1,9 +1,6 @@
 //! The conversation with a script process in one exchange, as its handler and then the response hold it: the head of the reply
 //! first, then the body.
 //!
-//! Here: the parts that the exchange holds until its end, and the head. Not here: the body (`body`), what the channels carry
-//! (`relay`), and what happens to the process afterwards (`ending`).
-//!
 //! ```text
 //!                  ┌─ until the head is complete ─▶ HeadParser ─▶ head; body bytes that came with it return to the relay
 //!   relay events ──┤
@@ -34,18 +31,12 @@ use sluice_http::progress::Progress;
 use sluice_launch::Exit;
 use sluice_settings::ScriptSettings;
 
-use crate::exchange::block::Block;
-use crate::exchange::body_filter::BodyFilter;
-use crate::exchange::ending::{Audience, Ending};
-use crate::exchange::job::Job;
-use crate::exchange::relay::{Relay, ReplyEvent};
-use crate::pool::lease::Lease;
-use crate::process::process_fault::{Violation, WrongMode};
-use crate::process::shebang;
+use crate::exchange::{Audience, Block, BodyFilter, Ending, Job, Relay, ReplyEvent};
+use crate::pool::Lease;
+use crate::process::{Violation, shebang};
 use crate::route::ScriptRoute;
 use crate::scripts::Scripts;
 
-/// Fields in the head of a reply.
 const HEAD_FIELDS_MAX: usize = 200;
 
 /// How long the server waits for the end of a process that wrote a bad head, so that its exit status can be logged.
@@ -58,12 +49,10 @@ pub(crate) struct Conversation {
     pub route: Arc<ScriptRoute>,
     /// `None` once the exchange is over, or goes on in the background.
     pub link: Option<Link>,
-    /// Whether somebody waits for the body.
     pub audience: Audience,
     pub filter: BodyFilter,
-    progress: Rc<Progress>,
-    /// Whose fault there was: no more of the body is read, and the exchange ends when the conversation is dropped. `None` without a
-    /// fault.
+    pub progress: Rc<Progress>,
+    /// Whose fault there was, if any: no more of the body is read, and the exchange ends when the conversation is dropped.
     pub culprit: Option<Culprit>,
     /// Removes the framing of a body that the script has framed itself. `None` if it has not, or the body is complete.
     decoder: Option<Box<ChunkDecoder>>,
@@ -73,7 +62,6 @@ pub(crate) struct Conversation {
     expects_body: bool,
     /// The filter has passed bytes of the body.
     has_body: bool,
-    /// The reply has a Content-Length.
     is_counted: bool,
     /// The task has yielded before `fault`, so that the bytes before it leave first.
     has_yielded: bool,
@@ -96,17 +84,10 @@ pub(crate) struct Link {
 impl Conversation {
     pub(crate) fn new(job: &Job, relay: Box<Relay>, lease: Lease, audience: Audience) -> Box<Conversation> {
         let (scripts, route) = (Rc::clone(&job.scripts), Arc::clone(&job.route));
-        let link = Some(Link { relay, lease });
-        Box::new(Conversation::of(
-            link,
-            audience,
-            scripts,
-            route,
-            Rc::clone(&job.request.progress),
-        ))
+        let (link, progress) = (Link { relay, lease }, Rc::clone(&job.request.progress));
+        Box::new(Conversation::of(Some(link), audience, scripts, route, progress))
     }
 
-    /// A conversation that has read nothing yet.
     fn of(
         link: Option<Link>,
         audience: Audience,
@@ -153,14 +134,8 @@ impl Conversation {
         self.link.as_ref().map(|link| &*link.relay)
     }
 
-    /// The relay to the process, to change it.
     pub(crate) fn relay_mut(&mut self) -> Option<&mut Relay> {
         self.link.as_mut().map(|link| &mut *link.relay)
-    }
-
-    /// Whether the administrator has ended its request.
-    pub(crate) fn is_ended(&self) -> bool {
-        self.progress.is_ended()
     }
 
     pub(crate) fn settings(&self) -> &ScriptSettings {
@@ -264,7 +239,6 @@ fn without_head(relay: &Relay) -> Reply {
         content_length: None,
         is_chunked: false,
         control,
-        dropped: Vec::new(),
         names_file: false,
     })
 }
@@ -277,7 +251,7 @@ async fn bad_head(route: &ScriptRoute, relay: &mut Relay, fault: HeadFault) -> F
     let exit = tokio::time::timeout(EXIT_STATUS_WAIT, exit).await.ok();
     // An interpreter or env(1) that could not do what the `#!` line says.
     let problem = match (&fault, exit) {
-        (HeadFault::Empty, Some(Exit::Code(1..))) if !process.has_interpreter => {
+        (HeadFault::Empty, Some(Exit::Code(1..))) if process.spec.interpreter.is_none() => {
             shebang::diagnose(process.script().into_owned().into()).await
         }
         _ => None,
@@ -288,7 +262,6 @@ async fn bad_head(route: &ScriptRoute, relay: &mut Relay, fault: HeadFault) -> F
     }
 }
 
-/// The fault of a script that is made for the other mode, otherwise this one.
 async fn wrong_mode_or(route: &ScriptRoute, relay: &mut Relay, fault: Fault) -> Fault {
     relay.learn_what_is_read().await;
     wrong_mode(route, relay).unwrap_or(fault)
@@ -300,15 +273,10 @@ fn wrong_mode(route: &ScriptRoute, relay: &Relay) -> Option<Fault> {
         return None;
     }
     let how = relay.wrong_mode()?;
-    // Its own error says more than the advice.
-    if how == WrongMode::EndedUnasked && relay.process.describe().has_failed() {
-        return None;
-    }
     let advice = route.mode_advice(&relay.process.script());
     Some(relay.fault(Violation::WrongMode(how, advice)))
 }
 
-/// The text of WATCH for a complete head.
 fn head_text(reply: &Reply) -> String {
     let (kind, head) = match reply {
         Reply::LocalRedirect(target) => return format!("local redirect to {target}"),

@@ -26,27 +26,14 @@ use sluice_launch::Exit;
 use sluice_membuf::Segment;
 use tokio::sync::oneshot::error::RecvError;
 
-use crate::exchange::body_filter::BodyFilter;
-use crate::exchange::conversation::{Conversation, Link};
-use crate::exchange::relay::Relay;
-use crate::pool::idle_process::IdleProcess;
-use crate::pool::lease::Lease;
-use crate::pool::pool_note::release_text;
-use crate::pool::pure::Release;
-use crate::process::end_cause::EndCause;
-use crate::process::input::Input;
-use crate::process::memory_use::measure;
-use crate::process::misbehaviour::Output;
-use crate::process::observed_process::time_text;
-use crate::process::process_fault::Violation;
-use crate::process::script_events::ScriptEvents;
-use crate::process::script_process::Process;
+use crate::exchange::{BodyFilter, Conversation, Link, Relay};
+use crate::pool::{IdleProcess, Lease, Release, release_text};
+use crate::process::{AFTER_SENTINEL, EndCause, Process, ScriptEvents, Violation, measure, time_text};
 use crate::scripts::Scripts;
 
 /// Chunks that a background task discards before the other tasks of the worker get their turn.
 const CHUNKS_MAX: usize = 32;
 
-/// The fate of an exchange's process.
 #[derive(Debug)]
 pub(crate) enum Ending {
     /// The reply is complete: the process may end by itself, or goes back to its pool.
@@ -62,14 +49,11 @@ pub(crate) enum Ending {
 /// Whether somebody waits for the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Audience {
-    /// The client does.
     Waiting,
-    /// Nobody does.
     Gone,
 }
 
 impl Ending {
-    /// For a conversation that is dropped. `None` if its exchange is over.
     pub(crate) fn of_dropped(conversation: &Conversation) -> Option<Ending> {
         let relay = conversation.relay()?;
         Some(match (conversation.audience, conversation.culprit) {
@@ -88,7 +72,7 @@ impl Ending {
         let (settings, timeouts) = (conversation.settings(), &conversation.settings().timeouts);
         // Where no process is kept, only the configuration gives the script time.
         let grace = timeouts.client_grace.filter(|grace| !grace.is_zero());
-        if conversation.is_ended() {
+        if conversation.progress.is_ended() {
             Ending::Stop(EndCause::RequestEnded)
         } else if conversation.filter.is_satisfied() {
             Ending::Drain(timeouts.output)
@@ -99,10 +83,9 @@ impl Ending {
         }
     }
 
-    /// For an exchange that ends with a fault.
     fn of_failed(conversation: &Conversation, relay: &Relay, culprit: Culprit) -> Ending {
         let input = relay.channels.input.as_ref();
-        let can_be_kept = culprit == Culprit::Client && input.is_some_and(Input::can_be_cut);
+        let can_be_kept = culprit == Culprit::Client && input.is_some_and(|input| input.can_be_cut);
         match can_be_kept || relay.has_failed_well() {
             true => Ending::ClientGone(conversation.settings().timeouts.client_grace()),
             false => Ending::Stop(EndCause::Fault),
@@ -115,7 +98,7 @@ impl Ending {
             return Ok(Ending::Complete);
         };
         let (filter, audience) = (&conversation.filter, conversation.audience);
-        if let (Some(bytes @ 1..), Audience::Waiting) = (filter.missing_bytes(), audience) {
+        if let (Some(bytes @ 1..), Audience::Waiting) = (filter.missing_bytes, audience) {
             return Err(relay.fault(Violation::Short(bytes)));
         }
         if !conversation.settings().mode.keeps_process() {
@@ -144,7 +127,6 @@ impl Ending {
         Ok(Ending::Stop(EndCause::Fault))
     }
 
-    /// Ends the exchange, unless it is over.
     pub(crate) fn carry_out(self, conversation: &mut Conversation) {
         let Some(mut link) = conversation.link.take() else {
             return;
@@ -163,20 +145,13 @@ impl Ending {
                 if conversation.settings().mode.has_engine() && relay.has_read_request() {
                     lease.excuse();
                 }
-                let Relay {
-                    process,
-                    channels,
-                    events,
-                    ..
-                } = *relay;
                 // Its input stays open until it has ended: otherwise half a body would look complete to it.
-                process.stop_holding(channels.input, cause);
-                note_end(&conversation.scripts, &process, &events);
+                relay.process.stop_holding(relay.channels.input, cause);
+                note_end(&conversation.scripts, &relay.process, &relay.events);
             }
         }
     }
 
-    /// Notes what happens to the process, and why.
     fn note(&self, relay: &Relay, filter: &BodyFilter) {
         relay.events.process(|| {
             let (pid, totals) = (relay.process.pid, relay.events.totals());
@@ -217,7 +192,7 @@ fn note_end(scripts: &Scripts, process: &Arc<Process>, events: &ScriptEvents) {
 
 /// An engine that has not got all of the body learns that no more of it comes.
 fn cut_body(relay: &mut Relay) {
-    if relay.take_pump().is_some_and(|pump| !pump.is_done())
+    if relay.pump.take().is_some_and(|pump| !pump.is_done)
         && let Some(input) = &mut relay.channels.input
     {
         input.end_early();
@@ -267,14 +242,11 @@ fn complete(conversation: &Conversation, link: Link) {
     let Link { relay, lease } = link;
     let settings = conversation.settings();
     let keeps_process = settings.mode.keeps_process();
-    if filter.surplus_bytes() > 0 {
-        let (bytes, events) = (filter.surplus_bytes(), &relay.events);
-        events.process(|| format!("{bytes} bytes over its Content-Length, or after its last chunk, were not sent"));
-        scripts.warn(format_args!(
-            "{}: {} bytes over its Content-Length, or after its last chunk, were not sent",
-            relay.process.describe(),
-            filter.surplus_bytes()
-        ));
+    if filter.surplus_bytes > 0 {
+        let bytes = filter.surplus_bytes;
+        let text = format!("{bytes} bytes over its Content-Length, or after its last chunk, were not sent");
+        scripts.warn(format_args!("{}: {text}", relay.process.describe()));
+        relay.events.process(|| text);
     }
     if keeps_process && relay.needs_settling() {
         let (scripts, mut relay) = (Rc::clone(scripts), relay);
@@ -297,8 +269,7 @@ struct Restored {
     events: ScriptEvents,
 }
 
-/// The process of a complete exchange in which no client took part, ready for its next request, and its lease. `None` if it cannot be made
-/// ready: it is stopped then.
+/// The process of a complete exchange without a client, ready for its next request, and its lease. `None` if that fails: it is stopped then.
 pub(crate) async fn reclaim(mut conversation: Box<Conversation>) -> Option<(IdleProcess, Lease)> {
     let Link { mut relay, lease } = conversation.link.take()?;
     relay.settle().await;
@@ -312,7 +283,7 @@ fn return_to_pool(scripts: &Rc<Scripts>, relay: Box<Relay>, lease: Lease) {
     let Some(restored) = restore(scripts, relay, lease) else {
         return;
     };
-    if needs_trim(&restored.idle) || restored.lease.bounds_memory() {
+    if needs_trim(&restored.idle) || restored.lease.pool.bounds_memory() {
         scripts.tasks().spawn(trim_and_measure(Rc::clone(scripts), restored));
         return;
     }
@@ -338,40 +309,35 @@ fn restore(scripts: &Scripts, relay: Box<Relay>, lease: Lease) -> Option<Restore
     if let Some(lifetime) = callouts.lifetime {
         lease.set_lifetime(lifetime);
     }
+    let stop = |cause| {
+        process.stop(cause);
+        note_end(scripts, &process, &events);
+    };
     if scanner.has_trailing_output() {
-        scripts.misbehaviour.log(&process, Output::AfterSentinel);
-        events.process(|| {
-            format!(
-                "pid {} is stopped: it wrote after the end sentinel (CGIPLUSEOF)",
-                process.pid
-            )
-        });
-        process.stop(EndCause::Misbehaved);
-        note_end(scripts, &process, &events);
+        let pid = process.pid;
+        scripts.misbehaviour.log(&process, AFTER_SENTINEL);
+        events.process(|| format!("pid {pid} is stopped: it wrote after the end sentinel (CGIPLUSEOF)"));
+        stop(EndCause::Misbehaved);
         return None;
     }
-    if has_body && let Some(error) = channels.input.as_mut().and_then(Input::take_problem) {
-        scripts.warn(format_args!(
-            "{}: the rest of its request body cannot be taken out: {error}",
-            process.describe()
-        ));
-        process.stop(EndCause::Unusable);
-        note_end(scripts, &process, &events);
-        return None;
-    }
-    if let Some(error) = channels.cgiplusin.take_problem() {
-        scripts.warn(format_args!(
-            "{}: the answers that it has not read cannot be taken out: {error}",
-            process.describe()
-        ));
-        process.stop(EndCause::Unusable);
-        note_end(scripts, &process, &events);
+    let input = channels.input.as_ref().filter(|_| has_body);
+    let problems = [
+        (
+            "the rest of its request body",
+            input.and_then(|input| input.problem.as_ref()),
+        ),
+        ("the answers that it has not read", channels.cgiplusin.problem.as_ref()),
+    ];
+    if let Some((what, error)) = problems.into_iter().find_map(|(what, error)| Some((what, error?))) {
+        let process = process.describe();
+        scripts.warn(format_args!("{process}: {what} cannot be taken out: {error}"));
+        stop(EndCause::Unusable);
         return None;
     }
     match &mut channels.segment {
         Some(segment) => segment.end_exchange(),
         // A thread that prepared a buffer has lost it.
-        None if callouts.allows_buffers() => {
+        None if callouts.memory_buffer_max > 0 => {
             process.stop(EndCause::Unusable);
             return None;
         }
@@ -386,17 +352,14 @@ fn restore(scripts: &Scripts, relay: Box<Relay>, lease: Lease) -> Option<Restore
         worker: scripts.worker,
         encoding: callouts.encoding.unwrap_or_default(),
         scanner,
-        timer: idle_timer.keep(),
+        timer: idle_timer.timer,
     };
     Some(Restored { idle, lease, events })
 }
 
-/// Whether the process has memory that an idle process does not keep.
 fn needs_trim(idle: &IdleProcess) -> bool {
-    idle.channels
-        .segment
-        .as_ref()
-        .is_some_and(|segment| segment.needs_trim())
+    let segment = idle.channels.segment.as_ref();
+    segment.is_some_and(|segment| segment.needs_trim())
 }
 
 /// Has a thread release the memory that an idle process does not keep. Fails if the segment is lost.
@@ -413,19 +376,17 @@ async fn trim_segment(idle: &mut IdleProcess) -> Result<(), RecvError> {
 /// Returns a process to its pool after a thread has released the memory that an idle process does not keep, and has measured the rest, if that is bounded. A write of the
 /// script to that memory delays the thread, and so the script's own process.
 async fn trim_and_measure(scripts: Rc<Scripts>, mut restored: Restored) {
-    match trim_segment(&mut restored.idle).await {
-        Ok(()) => {
-            let memory_bytes = match restored.lease.bounds_memory() {
-                true => measure(&restored.idle.process).await,
-                false => None,
-            };
-            release(&scripts, restored, memory_bytes);
-        }
-        Err(_) => restored.idle.process.stop(EndCause::Unusable),
+    let process = Arc::clone(&restored.idle.process);
+    if trim_segment(&mut restored.idle).await.is_err() {
+        return process.stop(EndCause::Unusable);
     }
+    let memory_bytes = match restored.lease.pool.bounds_memory() {
+        true => measure(&process).await,
+        false => None,
+    };
+    release(&scripts, restored, memory_bytes);
 }
 
-/// Returns a process to its pool, and notes what becomes of it.
 fn release(scripts: &Scripts, restored: Restored, memory_bytes: Option<u64>) {
     let Restored { idle, lease, events } = restored;
     let process = Arc::clone(&idle.process);

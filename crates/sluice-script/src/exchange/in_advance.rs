@@ -1,9 +1,8 @@
 //! Starting processes before there is a request for them: those that `min` lacks, and the successors of those that are due.
 //!
-//! A pool decides when (`pool`, `shared_pool`). A worker takes the leases of such processes, starts these, asks them with the method PROCTOR if
-//! the route says so, and returns them to their pools. Not here: which scripts a route names for that (the server).
+//! A pool decides when (`pool`, `shared_pool`). A worker takes the leases of such processes, starts these, asks them with the method
+//! PROCTOR if the route says so, and returns them to their pools.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -20,17 +19,9 @@ use sluice_launch::{LookupShare, look_elsewhere};
 use sluice_watch::Tracer;
 use tokio::time::{sleep, timeout};
 
-use crate::exchange::cgiplus;
-use crate::exchange::conversation::Conversation;
-use crate::exchange::ending::{Audience, Ending, reclaim};
-use crate::exchange::job::Job;
-use crate::exchange::relay::Age;
-use crate::exchange::request::ScriptRequest;
-use crate::pool::idle_process::IdleProcess;
-use crate::pool::lease::Lease;
-use crate::pool::pure::Trial;
-use crate::process::end_cause::EndCause;
-use crate::process::script_events::ScriptEvents;
+use crate::exchange::{Age, Audience, Conversation, Ending, Job, ScriptRequest, cgiplus, reclaim};
+use crate::pool::{IdleProcess, Lease, Trial};
+use crate::process::{EndCause, ScriptEvents};
 pub use crate::program::script::Prepared;
 use crate::program::script::Script;
 use crate::route::{Map, ScriptRoute};
@@ -38,6 +29,8 @@ use crate::scripts::Scripts;
 
 /// The method of requests that no client has sent (WASD's proctor).
 pub const METHOD: &str = "PROCTOR";
+
+const UNUSABLE: &str = "it cannot get another request after its reply to PROCTOR";
 
 /// How long the file of a script is looked for.
 const FIND_TIMEOUT: Duration = Duration::from_secs(2);
@@ -54,15 +47,8 @@ pub struct Starter {
     pub server_name: Option<String>,
 }
 
-/// Why a process that was started in advance cannot serve.
-enum Failure {
-    /// The process was not started, or its answer to PROCTOR is no reply.
-    Fault(Fault),
-    /// The reply to PROCTOR did not end in this time.
-    Endless(Duration),
-    /// The process cannot get another request.
-    Unusable,
-}
+/// Why a process that was started in advance cannot serve: it was not started, or its answer to PROCTOR is no reply, or does not end.
+type Failure = Box<dyn std::error::Error>;
 
 /// Waits until processes are to be started in advance. Several workers may wait; one of them is woken.
 pub async fn wanted(scripts: &Scripts) {
@@ -70,8 +56,7 @@ pub async fn wanted(scripts: &Scripts) {
 }
 
 impl Starter {
-    /// Starts the processes that the pools of the route want in advance, each in a task on this worker. `next_id` gives UNIQUE_ID of
-    /// PROCTOR requests.
+    /// Starts the processes that the pools of the route want in advance, each in a task on this worker. `next_id` is for PROCTOR requests.
     pub fn start_wanted(self, mut next_id: impl FnMut() -> UniqueId) {
         for lease in self.route.pools.take_advance() {
             let root = Target {
@@ -79,8 +64,8 @@ impl Starter {
                 query: None,
                 raw: "/".into(),
             };
-            let first = self.job(lease.script().clone(), root, next_id());
-            let key = lease.script().pool_key().to_owned();
+            let first = self.job(lease.pool.script.clone(), root, next_id());
+            let key = lease.pool.script.pool_key().to_owned();
             let prepared = self.route.pools.prepared().into_iter();
             let asked = prepared.filter(|prepared| *prepared.script.pool_key() == *key);
             let questions: Vec<Job> = asked
@@ -134,12 +119,11 @@ async fn is_gone(file: PathBuf) -> bool {
     looked.within(sleep(FIND_TIMEOUT)).await.unwrap_or(false)
 }
 
-/// Starts a process, asks it these questions, and returns it to its pool.
 async fn start(first: &Job, questions: &[Job], mut lease: Lease) -> Result<(), Failure> {
     let file = &first.script.file;
     if first.script.engine.is_none() && is_gone(file.clone()).await {
-        lease.note_gone();
-        return Err(Failure::Fault(ServerFault::Missing(file.as_path().into()).into()));
+        lease.pool.lock().pool.set_gone();
+        return Err(Fault::from(ServerFault::Missing(file.as_path().into())).into());
     }
     lease.take();
     let mut idle = cgiplus::start(first, &mut lease, &ScriptEvents::none()).await?;
@@ -158,9 +142,9 @@ async fn ask(job: &Job, idle: IdleProcess, lease: Lease, age: Age) -> Result<(Id
     let mut conversation = Conversation::new(job, relay, lease, Audience::Gone);
     let limit = job.settings().timeouts.reply;
     let failure = match timeout(limit, discard_reply(&mut conversation)).await {
-        Ok(Ok(())) => return reclaim(conversation).await.ok_or(Failure::Unusable),
+        Ok(Ok(())) => return reclaim(conversation).await.ok_or_else(|| UNUSABLE.into()),
         Ok(Err(failure)) => failure,
-        Err(_) => Failure::Endless(limit),
+        Err(_) => format!("its reply to PROCTOR has not ended within {limit:?} (reply_timeout)").into(),
     };
     if let Some(link) = &conversation.link {
         link.lease.note_failure();
@@ -177,25 +161,6 @@ async fn discard_reply(conversation: &mut Conversation) -> Result<(), Failure> {
     }
     match Ending::of_written(conversation)? {
         Ending::Complete => Ok(()),
-        _ => Err(Failure::Unusable),
-    }
-}
-
-impl From<Fault> for Failure {
-    fn from(fault: Fault) -> Failure {
-        Failure::Fault(fault)
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Fault(fault) => fault.fmt(out),
-            Failure::Endless(limit) => write!(
-                out,
-                "its reply to PROCTOR has not ended within {limit:?} (reply_timeout)"
-            ),
-            Failure::Unusable => out.write_str("it cannot get another request after its reply to PROCTOR"),
-        }
+        _ => Err(UNUSABLE.into()),
     }
 }

@@ -1,13 +1,4 @@
 //! A job: one request for one script, with everything that a mode needs to run it.
-//!
-//! Here: the variables of the request, the command and environment of a process, and the parts of a relay. Not here: when a
-//! process is started, and how the variables reach it (`cgi`, `cgiplus`).
-//!
-//! ```text
-//!   Job ─┬─ request                the request as the script sees it
-//!        ├─ script, route, map     the program to run, its settings and pools, the site that it belongs to
-//!        └─ scripts                the worker's launcher, processes and tasks
-//! ```
 
 use std::borrow::Cow;
 use std::ffi::{CString, OsStr, OsString};
@@ -30,20 +21,15 @@ use sluice_settings::{ScriptSettings, ScriptSource, ScriptUser};
 use sluice_watch::mask::Masks;
 use sluice_watch::{Item, Secrets, Stage, Tracer};
 
-use crate::exchange::callout::Callouts;
-use crate::exchange::request::ScriptRequest;
-use crate::pool::shared_pool::SharedPool;
-use crate::process::default_environment::default_environment;
-use crate::process::idle_timer::{IdleTimer, KeptTimer};
-use crate::process::script_events::{ScriptEvents, WatchableJob};
-use crate::process::script_process::{Process, ProcessSpec};
+use crate::exchange::{Callouts, ScriptRequest};
+use crate::pool::SharedPool;
+use crate::process::{IdleTimer, KeptTimer, Process, ProcessSpec, ScriptEvents, WatchableJob, default_environment};
 use crate::program::search_path::find_program;
 use crate::route::{Map, Script, ScriptRoute};
 use crate::scripts::Scripts;
 use sluice_http::request_body::RequestBody;
 use sluice_http::stored_body::StoredBody;
 
-/// Variables about the user of a process.
 const USER_VARIABLES: [&str; 3] = ["HOME", "USER", "LOGNAME"];
 
 /// One request for one script.
@@ -69,7 +55,6 @@ impl Job {
         &self.route.settings
     }
 
-    /// The texts over its tracer.
     pub(crate) fn events(self: &Rc<Self>) -> ScriptEvents {
         ScriptEvents::of(Rc::<Job>::clone(self))
     }
@@ -109,8 +94,6 @@ impl Job {
             content_length,
             unique_id: request.id.as_str(),
             server_software: SERVER_SOFTWARE,
-            server_admin: None,
-            server_signature: None,
             headers: &request.fields,
             record_bytes_max: settings.output.record_bytes_max,
             sentinels,
@@ -207,7 +190,6 @@ impl Job {
         }
     }
 
-    /// The process to start, with its command, environment and limits.
     pub(crate) fn program(
         &self,
         arguments: Vec<Vec<u8>>,
@@ -245,7 +227,6 @@ impl Job {
         })
     }
 
-    /// The properties of a process that do not come from its start.
     pub(crate) fn spec(&self, sentinels: Sentinels) -> ProcessSpec {
         let settings = self.settings();
         let (file, interpreter) = match &self.script.engine {
@@ -258,11 +239,11 @@ impl Job {
                 self.script.interpreter.clone(),
             ),
         };
-        let script = file.to_string_lossy().into_owned();
+        let program = file.to_string_lossy().into_owned();
         ProcessSpec {
             sentinels,
-            log: self.scripts.resources().script_logs.of(&script),
-            script,
+            log: self.scripts.resources().script_logs.of(&program),
+            program,
             interpreter,
             site: self.route.site.clone(),
             mailbox: settings.output.mailbox,
@@ -272,16 +253,14 @@ impl Job {
         }
     }
 
-    /// The scanner of a new process's mailbox.
     pub(crate) fn scanner(&self, process: &Process, end: EndMark) -> Box<Scanner> {
         let kind = match self.settings().output.mailbox {
             settings::Mailbox::Stream | settings::Mailbox::Pipe => MailboxKind::Stream,
             settings::Mailbox::Record => MailboxKind::Record,
         };
-        Box::new(Scanner::new(&process.sentinels, kind, end))
+        Box::new(Scanner::new(&process.spec.sentinels, kind, end))
     }
 
-    /// The server's side of its callouts.
     pub(crate) fn callouts(&self, process: &Arc<Process>) -> Callouts {
         let mut callouts = Callouts::new(
             Arc::clone(&self.map),
@@ -293,7 +272,6 @@ impl Job {
         callouts
     }
 
-    /// Notes the process that works for it.
     pub(crate) fn note_process(&self, process: &Process) {
         self.tracer.stage(Stage::Running);
         self.request.progress.set_pid(process.pid);
@@ -321,9 +299,8 @@ impl Job {
     pub(crate) fn segment(&self) -> Result<Option<Segment>, Fault> {
         let bytes_max = self.settings().output.memory_buffer_max;
         let segment = (bytes_max > 0).then(|| self.scripts.resources().segment(bytes_max));
-        segment
-            .transpose()
-            .map_err(|error| ServerFault::io(Activity::MemoryBuffer, error).into())
+        let segment = segment.transpose();
+        segment.map_err(|error| ServerFault::io(Activity::MemoryBuffer, error).into())
     }
 
     /// The clock of its exchange; `timer` is that of the last exchange of its process.
@@ -358,7 +335,6 @@ impl WatchableJob for Job {
     }
 }
 
-/// New sentinels from the system's random source.
 pub(crate) fn new_sentinels() -> Result<Sentinels, Fault> {
     let mut bytes = [0; 12];
     getrandom::fill(&mut bytes).map_err(ServerFault::NoRandomBytes)?;
@@ -366,10 +342,7 @@ pub(crate) fn new_sentinels() -> Result<Sentinels, Fault> {
 }
 
 /// The path of an interpreter. One that was not found at the start is a bare name or a relative path, and is looked up again;
-/// whether another still exists shows when it is executed (`process::start`).
-///
-/// # Errors
-/// 503: it is still missing.
+/// whether another still exists shows when it is executed (`script_process::start`). A 503 if it is still missing.
 pub(crate) fn present(interpreter: &Path) -> Result<Cow<'_, Path>, Fault> {
     if interpreter.is_absolute() {
         return Ok(Cow::Borrowed(interpreter));
@@ -381,10 +354,8 @@ pub(crate) fn present(interpreter: &Path) -> Result<Cow<'_, Path>, Fault> {
 }
 
 fn duplicate(segment: &Segment) -> Result<OwnedFd, Fault> {
-    segment
-        .fd()
-        .try_clone_to_owned()
-        .map_err(|error| ServerFault::io(Activity::MemoryBuffer, error).into())
+    let duplicate = segment.fd().try_clone_to_owned();
+    duplicate.map_err(|error| ServerFault::io(Activity::MemoryBuffer, error).into())
 }
 
 pub(crate) fn c_string(text: impl AsRef<OsStr>) -> Result<CString, Fault> {

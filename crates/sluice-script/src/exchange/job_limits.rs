@@ -1,6 +1,4 @@
 //! The confinement of a script process, from the settings of its route: what the launcher needs to know.
-//!
-//! Not here: what the settings mean (`sluice_settings`), and how they are applied (`sluice_launch`).
 
 use std::borrow::Cow;
 use std::ffi::CString;
@@ -12,10 +10,9 @@ use sluice_http::fault::Fault;
 use sluice_launch::{self as launch, ProcessLimits, RunAs};
 use sluice_settings::{ScriptLimits, ScriptSource, ScriptUser};
 
-use crate::exchange::job::{Job, c_string, present};
+use crate::exchange::{Job, c_string, present};
 
 impl Job {
-    /// The resource limits of a process.
     pub(crate) fn limits(&self) -> ProcessLimits {
         let limits = self.settings().confinement.limits;
         ProcessLimits {
@@ -90,7 +87,6 @@ impl Job {
 }
 
 /// The confinement of a route; `None` if it restricts nothing.
-#[must_use]
 pub fn of_route(confinement: &ScriptLimits) -> Option<Arc<ScriptLimits>> {
     (*confinement != ScriptLimits::default()).then(|| Arc::new(confinement.clone()))
 }
@@ -103,7 +99,6 @@ fn inside<'a>(root: Option<&Path>, path: &'a Path) -> std::borrow::Cow<'a, Path>
     }
 }
 
-/// Whether a file is where programs put temporary files.
 fn is_in_tmp(file: &Path) -> bool {
     ["/tmp", "/var/tmp"].iter().any(|shared| file.starts_with(shared))
 }

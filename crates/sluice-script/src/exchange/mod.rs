@@ -1,11 +1,10 @@
 //! One exchange with a script process: from the request to the end of the reply.
 //!
-//! A mode is one file (`cgi`, `cgiplus`): it starts or leases a process and gives it the request. A process of mode `rte` gets it as
-//! one of `cgiplus` does; its program is another (`program::engine`). Everything else is common to all modes. Not here: the process and its
-//! channels (`process`), and which one serves (`pool`).
+//! A mode is one file (`cgi`, `cgiplus`): it starts or leases a process and gives it the request. A process of mode `rte` gets it as one of
+//! `cgiplus` does; its program is another (`program::engine`). Everything else is common to all modes.
 //!
 //! ```text
-//!   serve ──┬─ cgi ──────┐      the entry: a Task in, a ScriptAnswer out; Mode is matched there alone
+//!   serve ──┬─ cgi ──────┐      the entry: a Job in, a ScriptAnswer out; Mode is matched there alone
 //!     │     └─ cgiplus ──┤    in_advance: processes before there is a request; agent: scripts that verify passwords
 //!     │                  └─ job ── request       the request, the program, the variables
 //!     │                       └─ job_limits      what its process may use and reach
@@ -36,3 +35,14 @@ mod pump;
 mod relay;
 pub mod request;
 pub mod serve;
+
+pub(crate) use block::Block;
+pub(crate) use body_filter::BodyFilter;
+pub(crate) use buffer::{Answering, Buffer};
+pub(crate) use callout::Callouts;
+pub(crate) use conversation::{Conversation, Link};
+pub(crate) use ending::{Audience, Ending, reclaim};
+pub(crate) use job::{Job, c_string, new_sentinels, present};
+pub(crate) use pump::Pump;
+pub(crate) use relay::{Age, Relay, ReplyEvent};
+pub(crate) use request::ScriptRequest;

@@ -1,73 +1,33 @@
 //! The pump: copies a request body to a script's standard input while the reply is read.
-//!
-//! Here: the copying, chunk by chunk as the pipe accepts it. Not here: the body and the rule by which another process can get it
-//! (`sluice_http::body_source`), and the pipe (`input`).
 
 use std::io::ErrorKind;
 use std::task::{Context, Poll};
 
-use sluice_http::body_source::{BodySource, RepeatableBody};
+use sluice_http::body_source::RepeatableBody;
 use sluice_http::fault::Fault;
 use sluice_http::tasks::yield_now;
 
-use crate::process::input::Input;
+use crate::process::Input;
 
 /// Steps after which the other tasks of the worker get their turn.
 const STEPS_MAX: usize = 64;
 
-/// A body that is copied to a script.
 pub(crate) struct Pump {
-    body: RepeatableBody,
-    is_done: bool,
+    pub body: RepeatableBody,
+    /// Everything was written, or the script has closed its input.
+    pub is_done: bool,
 }
 
 impl Pump {
-    /// For a process that was started for this request.
-    pub(crate) fn once(source: BodySource) -> Pump {
-        Pump::new(RepeatableBody::once(source))
-    }
-
-    /// For a process that may have ended meanwhile: until it shows a sign of life another process can get the request.
-    pub(crate) fn repeatable(source: BodySource) -> Pump {
-        Pump::new(RepeatableBody::repeatable(source))
-    }
-
-    fn new(body: RepeatableBody) -> Pump {
+    pub(crate) fn new(body: RepeatableBody) -> Pump {
         Pump { body, is_done: false }
     }
 
-    /// Whether everything was written, or the script has closed its input.
-    pub(crate) fn is_done(&self) -> bool {
-        self.is_done
-    }
-
-    /// Bytes written so far.
-    pub(crate) fn written(&self) -> u64 {
-        self.body.consumed()
-    }
-
-    /// The script has shown a sign of life: nothing needs to be sent again.
-    pub(crate) fn confirm(&mut self) {
-        self.body.confirm();
-    }
-
-    /// Whether another process can get the whole body.
-    pub(crate) fn is_repeatable(&self) -> bool {
-        self.body.is_repeatable()
-    }
-
-    /// Whether it waits for the client.
     pub(crate) fn awaits_client(&self) -> bool {
         !self.is_done && self.body.awaits_client()
     }
 
-    /// Begins again for another process. `None` if that is not possible.
-    pub(crate) fn rewind(self) -> Option<Pump> {
-        self.body.rewind().map(Pump::new)
-    }
-
-    /// Copies as much as the pipe accepts now. True if bytes were written. The fault is the client's (its body is bad) or the
-    /// server's (it cannot read a stored body).
+    /// Copies what the pipe accepts now; true if that is anything. The fault is the client's (a bad body) or the server's (a stored body).
     pub(crate) fn poll(&mut self, input: &mut Input, context: &mut Context<'_>) -> Result<bool, Fault> {
         let mut has_moved = false;
         for _ in 0..STEPS_MAX {
@@ -82,13 +42,13 @@ impl Pump {
                 }
                 Poll::Pending => return Ok(has_moved),
             };
-            match input.try_write(bytes) {
+            match input.pipe.try_write(bytes) {
                 Ok(length) => {
                     has_moved = true;
                     self.body.consume(length);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if !matches!(input.poll_write_ready(context), Poll::Ready(Ok(()))) {
+                    if !matches!(input.pipe.poll_room(context), Poll::Ready(Ok(()))) {
                         return Ok(has_moved);
                     }
                 }

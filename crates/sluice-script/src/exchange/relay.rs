@@ -1,9 +1,8 @@
 //! The relay: the conversation with one script process about one exchange.
 //!
-//! Here: everything that can happen between the request and the end of the reply, in one loop. Whoever wants output drives it:
-//! first `Conversation::head`, then the response body, as fast as the client reads. Mailbox, callouts, memory buffer, request
-//! body, timeouts and the end of the process meet here and nowhere else. Not here: what a silent script waits for (`silence`), the
-//! meaning of the bytes (`conversation`, `body_filter`), and how a process gets its request (`cgi`, `cgiplus`).
+//! Here: everything that can happen between the request and the end of the reply, in one loop. Whoever wants output drives it: first
+//! `Conversation::head`, then the response body, as fast as the client reads. Mailbox, callouts, memory buffer, request body, timeouts and
+//! the end of the process meet here and nowhere else.
 //!
 //! How far the exchange is, is one state (`state`). The order of checks in each turn:
 //! ```text
@@ -39,14 +38,10 @@ use self::region::AnnouncedRegion;
 use self::request_read::FirstOutput;
 pub(crate) use self::state::Age;
 use self::state::{Delivery, State};
-use crate::exchange::buffer::{Answering, Buffer};
-use crate::exchange::callout::Callouts;
-use crate::exchange::pump::Pump;
-use crate::process::blocked_read::{self, BlockedRead};
-use crate::process::idle_timer::{Expired, IdleTimer};
-use crate::process::process_fault::{BadReply, Violation, failed};
-use crate::process::script_events::ScriptEvents;
-use crate::process::script_process::{Channels, Process};
+use crate::exchange::{Answering, Buffer, Callouts, Pump};
+use crate::process::{
+    BadReply, BlockedRead, Channels, Expired, IdleTimer, Process, ScriptEvents, Violation, blocked_read, failed,
+};
 
 /// A callout line without a newline is complete after this time: programs written for VMS do not end lines, and the bytes of
 /// one write arrive together.
@@ -59,7 +54,6 @@ const DOUBT_PAUSE: Duration = Duration::from_millis(100);
 /// Turns without output after which the other tasks of the worker get theirs.
 const TURNS_MAX: usize = 64;
 
-/// An event of a reply.
 pub(crate) enum ReplyEvent {
     /// Bytes, or one record, on the mailbox: head or body.
     Mailbox(Bytes),
@@ -67,11 +61,9 @@ pub(crate) enum ReplyEvent {
     Bulk(Bytes),
     /// Bytes of the mailbox that a script has put into shared memory (BUFFER-REGION): body. It can still change them.
     Region(Bytes),
-    /// The reply is complete.
     End,
 }
 
-/// The conversation with a script process about one exchange.
 pub(crate) struct Relay {
     pub process: Arc<Process>,
     pub channels: Box<Channels>,
@@ -79,7 +71,7 @@ pub(crate) struct Relay {
     pub callouts: Callouts,
     /// The texts for WATCH about the exchange.
     pub events: ScriptEvents,
-    pump: Option<Pump>,
+    pub pump: Option<Pump>,
     /// There was a body: the script may have left some of it unread in its input.
     pub has_body: bool,
     pub idle_timer: IdleTimer,
@@ -94,13 +86,10 @@ pub(crate) struct Relay {
     has_called_out: bool,
     /// The first output after the request, while it is not known whether the script has read of the request.
     first_output: Option<FirstOutput>,
-    /// Finds out what the silent script waits for.
     check: Option<JoinHandle<Option<BlockedRead>>>,
     /// `check` also waits for the answer what of CGIPLUSIN is unread.
     is_counting: bool,
-    /// The script has said that it has failed.
     failure: Failure,
-    /// The region that was announced with the request (WWW_GATEWAY_REGION).
     region: AnnouncedRegion,
 }
 
@@ -165,14 +154,8 @@ impl Relay {
         self.delivery == Delivery::Record(Age::Used) && self.state.has_ended() && has_more()
     }
 
-    /// Whether the script has written before it read its request.
     pub(crate) fn is_overtaken(&self) -> bool {
         self.state == State::Overtaken
-    }
-
-    /// The request body, for another process.
-    pub(crate) fn take_pump(&mut self) -> Option<Pump> {
-        self.pump.take()
     }
 
     /// Whether the end sentinel has arrived: the process can serve again.
@@ -194,7 +177,6 @@ impl Relay {
         self.callouts.failure.is_some()
     }
 
-    /// Whether the next event is such a failure.
     pub(crate) fn is_failing(&self) -> bool {
         matches!(self.failure, Failure::ReadingErrors(_))
     }
@@ -213,8 +195,7 @@ impl Relay {
         self.state.is_closed()
     }
 
-    /// The head is complete; `rest` came with it and is body. From now on the script may be silent for `limit`, unless it has asked
-    /// for another limit.
+    /// The head is complete; `rest` came with it and is body. The script may be silent for `limit` now, unless it has set another limit.
     pub(crate) fn begin_body(&mut self, rest: Bytes, limit: Duration) {
         self.state = self.state.begin_body();
         self.returned = (!rest.is_empty()).then_some(rest);
@@ -225,7 +206,6 @@ impl Relay {
         }
     }
 
-    /// Obeys the times of a Script-Control.
     pub(crate) fn limit_times(&mut self, control: &ScriptControl) {
         if let Some(limit) = control.silence_limit {
             self.idle_timer.restart(limit);
@@ -311,7 +291,10 @@ impl Relay {
             }
             match self.state {
                 State::Ended(_) => return Poll::Ready(Ok(ReplyEvent::End)),
-                State::Closed(_) => return self.poll_closed_end(context),
+                State::Closed(_) => {
+                    ready!(self.exit_wait.poll(&self.process, context));
+                    return Poll::Ready(Ok(ReplyEvent::End));
+                }
                 State::Unread | State::Overtaken | State::Head | State::Body | State::Stuck => {}
             }
             ready!(self.poll_mailbox(context))?;
@@ -325,10 +308,7 @@ impl Relay {
     fn poll_begun(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         let Poll::Ready(answer) = self.callouts.poll_begun(&mut self.channels.segment, context) else {
             // A write of the script to the memory can delay the thread for as long as the script likes.
-            return match ready!(self.idle_timer.poll_expired(context)) {
-                Expired::Check => Poll::Ready(Ok(())),
-                expired => Poll::Ready(Err(self.too_slow(expired))),
-            };
+            return self.poll_too_slow(context);
         };
         self.idle_timer.progress();
         self.events.buffer_answer(answer.as_ref());
@@ -360,8 +340,12 @@ impl Relay {
 
     fn on_output(&mut self, output: Output) -> Result<Option<ReplyEvent>, Fault> {
         match output {
+            // While a ring is open the mailbox carries only callouts and doorbells (NUL bytes): the order of body bytes there and in the
+            // ring would not be defined.
             Output::Bytes(bytes) if self.state.has_head() && self.callouts.buffer.is_ring() => {
-                self.check_doorbell(&bytes)?;
+                if bytes.iter().any(|byte| *byte != 0) {
+                    return Err(self.fault(Violation::MailboxDuringRing(bytes.len())));
+                }
             }
             Output::Bytes(bytes) => return Ok(Some(ReplyEvent::Mailbox(bytes))),
             Output::Callout(request) => {
@@ -397,15 +381,6 @@ impl Relay {
             }
         }
         Ok(None)
-    }
-
-    /// While a ring is open the mailbox carries only callouts and doorbells (NUL bytes): the order of body bytes there and in the
-    /// ring would not be defined.
-    fn check_doorbell(&self, bytes: &[u8]) -> Result<(), Fault> {
-        if bytes.iter().all(|byte| *byte == 0) {
-            return Ok(());
-        }
-        Err(self.fault(Violation::MailboxDuringRing(bytes.len())))
     }
 
     /// Sets the largest number of bytes that are read from the mailbox at once, or taken from a ring.
@@ -495,7 +470,7 @@ impl Relay {
         self.idle_timer.progress();
         (self.check, self.pause) = (None, None);
         if let Some(pump) = &mut self.pump {
-            pump.confirm();
+            pump.body.confirm();
         }
         self.events.output(&bytes);
         self.scanner.push(bytes);
@@ -529,11 +504,6 @@ impl Relay {
         }
     }
 
-    fn poll_closed_end(&mut self, context: &mut Context<'_>) -> Poll<Result<ReplyEvent, Fault>> {
-        ready!(self.exit_wait.poll(&self.process, context));
-        Poll::Ready(Ok(ReplyEvent::End))
-    }
-
     fn poll_pause(&mut self, length: Duration, context: &mut Context<'_>) -> Poll<()> {
         let pause = self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(length)));
         pause.as_mut().poll(context)
@@ -544,15 +514,15 @@ impl Relay {
             if pump.poll(input, context)? {
                 self.idle_timer.progress();
                 self.check = None;
-                let (bytes, events) = (pump.written(), &self.events);
+                let (bytes, events) = (pump.body.consumed(), &self.events);
                 events.note(Item::Cgiplusin, || {
                     format!("standard input: {bytes} bytes of the request's body so far")
                 });
             }
             // The pump may have nothing more for now, while bytes that it has passed on wait for room in the pipe.
-            let _ = input.drive(context);
+            let _ = input.pipe.drive(context);
             // A CGI script gets end-of-file after the last byte. A kept process keeps its input for the next request.
-            let is_written = pump.is_done() && input.poll_flushed(context).is_ready();
+            let is_written = pump.is_done && input.pipe.poll_flushed(context).is_ready();
             if is_written && self.delivery == Delivery::Environment {
                 self.pump = None;
                 self.channels.input = None;
@@ -561,7 +531,7 @@ impl Relay {
             && let Some(input) = self.channels.input.as_mut().filter(|input| !input.is_idle())
         {
             // The last bytes of the body may still be on their way, also when its client has left.
-            let _ = input.poll_flushed(context);
+            let _ = input.pipe.poll_flushed(context);
         }
         Ok(())
     }
@@ -579,19 +549,12 @@ impl Relay {
     }
 
     fn answer(&mut self, answer: Option<Answer>) -> Result<(), Fault> {
-        match answer {
-            None => Ok(()),
-            Some(answer) => {
-                self.events.answer(&answer);
-                self.channels
-                    .cgiplusin
-                    .add(&answer.encode())
-                    .map_err(|error| self.fault(Violation::Answers(error)))
-            }
-        }
+        let Some(answer) = answer else { return Ok(()) };
+        self.events.answer(&answer);
+        let added = self.channels.cgiplusin.add(&answer.encode());
+        added.map_err(|error| self.fault(Violation::Answers(error)))
     }
 
-    /// A fault of the script, with the state of its process.
     pub(crate) fn fault(&self, violation: Violation) -> Fault {
         let process = self.process.describe();
         self.events.process(|| format!("fault of {process}: {violation}"));

@@ -82,7 +82,6 @@ impl ScriptRequest {
         }
     }
 
-    /// The address of its client.
     pub(crate) fn client(&self) -> IpAddr {
         self.endpoints.client.ip()
     }

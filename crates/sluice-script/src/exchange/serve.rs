@@ -1,7 +1,7 @@
 //! The entry of this crate: runs a script in its mode, and makes a response of its reply.
 //!
-//! Here: the dispatch by mode, and the head of the response. The body follows by itself (`conversation::body`), compressed if the route
-//! allows it (`sluice_http::encoding::reply`). Not here: which program a path names (the server's `dispatch::locate`).
+//! The body follows by itself (`conversation::body`), compressed if the route
+//! allows it (`sluice_http::encoding::reply`).
 
 use std::io;
 use std::rc::Rc;
@@ -17,20 +17,11 @@ use sluice_http::fault::{Activity, Fault, ScriptFault, ServerFault};
 use sluice_http::head::may_have_body;
 use sluice_settings::Mode;
 
-use crate::exchange::conversation::Conversation;
-use crate::exchange::job::Job;
+use crate::exchange::{Conversation, Job};
 use crate::exchange::{cgi, cgiplus};
-use crate::process::process_fault::RequestedError;
+use crate::process::RequestedError;
 use sluice_http::encoding::reply::{AcceptedEncodings, ReplyToEncode};
 use sluice_http::request_body::RequestBody;
-
-/// A script to run for a request.
-pub struct Task {
-    /// The request and the program.
-    pub job: Rc<Job>,
-    /// The body of the request.
-    pub body: RequestBody,
-}
 
 /// The result of a script's reply.
 pub enum ScriptAnswer {
@@ -42,8 +33,7 @@ pub enum ScriptAnswer {
     SendFile(SendFileReply),
 }
 
-/// A reply that names a file to send. `accept` lets the script finish; a drop without it ends the exchange like a disconnect of
-/// the client.
+/// A reply that names a file to send. `accept` lets the script finish; a drop ends the exchange as if the client had disconnected.
 pub struct SendFileReply {
     /// The head of the reply.
     pub head: ReplyHead,
@@ -60,8 +50,7 @@ impl SendFileReply {
 }
 
 /// Runs a script. The fault is the script's (502, 503, 504), the client's (its body), or the server's.
-pub async fn serve(task: Task) -> Result<ScriptAnswer, Fault> {
-    let Task { job, body } = task;
+pub async fn serve(job: Rc<Job>, body: RequestBody) -> Result<ScriptAnswer, Fault> {
     let method = job.request.method.clone();
     let compression = job.compression.clone();
     let accepted = compression.as_deref().map(|compression| {

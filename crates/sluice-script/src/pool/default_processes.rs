@@ -1,6 +1,4 @@
 //! The default of `limits.processes`: how many script processes the machine can carry.
-//!
-//! Here: what the system says of its bounds, and the arithmetic. Not here: the bound itself (`process_limit`).
 
 use std::fs;
 
@@ -26,9 +24,7 @@ struct Machine {
     memory: Option<u64>,
 }
 
-/// One process for each 16 MiB of memory, and no more than half of those that the user or the control group may have, because
-/// scripts start processes themselves.
-#[must_use]
+/// One process for each 16 MiB of memory, but at most half of those that the user or the control group may have: scripts start some themselves.
 pub(crate) fn default_processes() -> usize {
     let group = control_group();
     let in_group = |name: &str| read_number(&format!("{group}/{name}"));

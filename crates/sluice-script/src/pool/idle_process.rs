@@ -1,16 +1,12 @@
 //! A process between two exchanges, with everything that its next one needs.
-//!
-//! Here: the process, and those of a pool. Not here: which request gets it (`pool`).
 
 use std::sync::Arc;
 
 use sluice_gateway::{RequestEncoding, Scanner};
 
-use crate::pool::pure::ProcessId;
-use crate::process::idle_timer::KeptTimer;
-use crate::process::script_process::{Channels, Process};
+use crate::pool::ProcessId;
+use crate::process::{Channels, KeptTimer, Process};
 
-/// A live process between exchanges.
 pub(crate) struct IdleProcess {
     pub process: Arc<Process>,
     /// Boxed, as the scanner, because each request moves an idle process several times.
@@ -24,25 +20,11 @@ pub(crate) struct IdleProcess {
     pub timer: KeptTimer,
 }
 
-/// The idle processes of a pool. There are few, so that a search is faster than a hash of the number; the last that became idle, which
-/// the pool lends first, is found first.
-#[derive(Default)]
-pub(crate) struct IdleProcesses(Vec<(ProcessId, IdleProcess)>);
+/// The idle processes of a pool. There are few, so that a search is faster than a hash of the number.
+pub(crate) type IdleProcesses = Vec<(ProcessId, IdleProcess)>;
 
-impl IdleProcesses {
-    /// Adds a process that has become idle.
-    pub(crate) fn insert(&mut self, id: ProcessId, idle: IdleProcess) {
-        self.0.push((id, idle));
-    }
-
-    /// Takes a process out. `None` if it is not here.
-    pub(crate) fn remove(&mut self, id: ProcessId) -> Option<IdleProcess> {
-        let at = self.0.iter().rposition(|(other, _)| *other == id)?;
-        Some(self.0.remove(at).1)
-    }
-
-    /// Takes all processes out.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = IdleProcess> {
-        self.0.drain(..).map(|(_, idle)| idle)
-    }
+/// Takes a process out; the last that became idle, which the pool lends first, is found first.
+pub(crate) fn take_idle(idle: &mut IdleProcesses, id: ProcessId) -> Option<IdleProcess> {
+    let at = idle.iter().rposition(|(other, _)| *other == id)?;
+    Some(idle.remove(at).1)
 }

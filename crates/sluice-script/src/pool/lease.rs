@@ -1,25 +1,18 @@
 //! Leases: the right to one process of a pool. Whoever runs a script holds a lease; the pool stays consistent in whichever state a
 //! lease is dropped.
-//!
-//! Not here: who gets a lease (`shared_pool`), and how a process gets its request (`cgi`, `cgiplus`).
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use crate::pool::idle_process::IdleProcess;
-use crate::pool::pool_record::PoolRecord;
-use crate::pool::process_limit::{Member as _, Permit};
-use crate::pool::pure::{Career, Pool, ProcessId, Release, Trial};
-use crate::pool::shared_pool::{Removal, SharedPool};
-use crate::process::end_cause::EndedProcess;
-use crate::process::script_process::Process;
-use crate::program::script::Script;
+use crate::pool::{
+    Career, IdleProcess, Member as _, Permit, Pool, PoolRecord, ProcessId, Release, Removal, Room, SharedPool,
+    SlotView, Trial,
+};
+use crate::process::{EndedProcess, Process};
 
-/// The right to one process of a pool.
 pub(crate) struct Lease {
-    pool: Arc<SharedPool>,
+    pub pool: Arc<SharedPool>,
     id: ProcessId,
-    /// `None` if the holder has to start the process.
     idle: Option<IdleProcess>,
     /// The permit for a process that the holder has to start, until it does.
     permit: Option<Permit>,
@@ -28,13 +21,10 @@ pub(crate) struct Lease {
 
 #[derive(PartialEq)]
 enum LeaseState {
-    /// The process has not been used yet.
     Unused,
-    /// The holder is about to start a process.
     Starting,
     /// The process is running or being started: its `ExitNotice` reports its end to the pool.
     Running,
-    /// The process is back in its pool.
     Returned,
 }
 
@@ -58,10 +48,9 @@ impl Lease {
     /// The idle process, if there is one; it counts as used from now on.
     pub(crate) fn take(&mut self) -> Option<IdleProcess> {
         let idle = self.idle.take();
-        self.state = if idle.is_some() {
-            LeaseState::Running
-        } else {
-            LeaseState::Starting
+        self.state = match idle {
+            Some(_) => LeaseState::Running,
+            None => LeaseState::Starting,
         };
         idle
     }
@@ -89,13 +78,9 @@ impl Lease {
         self.pool.record.counts.started.add_one();
         let mut state = self.pool.lock();
         state.processes.insert(self.id, Arc::downgrade(process));
-        let cause = state
-            .pool
-            .slots()
-            .find(|slot| slot.id == self.id)
-            .map(|slot| slot.cause);
+        let slot = state.pool.slots().find(|slot| slot.id == self.id);
         drop(state);
-        if let Some(cause) = cause {
+        if let Some(SlotView { cause, .. }) = slot {
             let script = process.script();
             tracing::debug!(pid = process.pid, script = &*script, "script process started: {cause}");
         }
@@ -113,56 +98,31 @@ impl Lease {
         Arc::clone(&self.pool).start_waiting();
     }
 
-    /// Whether the memory of its process is to be measured before `release`.
-    pub(crate) fn bounds_memory(&self) -> bool {
-        self.pool.bounds_memory()
-    }
-
     /// Returns the process, which has replied completely and can serve again. What becomes of it. `memory_bytes` is its memory, if that is bounded.
     pub(crate) fn release(mut self, idle: IdleProcess, memory_bytes: Option<u64>) -> Release {
         self.state = LeaseState::Returned;
         let claim = self.pool.limits.claim(|| self.pool.member());
         let time = self.pool.measured_time(idle.process.pid);
-        let mut state = self.pool.lock();
-        if let Some(time) = time {
-            state.pool.note_time(self.id, time, Instant::now());
-        }
-        let mut permits = Vec::new();
-        let (release, actions) = state.pool.release(
-            self.id,
-            memory_bytes,
-            Instant::now(),
-            claim,
-            &mut self.pool.room(&mut permits),
-        );
-        self.pool.put(state, self.id, idle, release, actions, permits);
-        release
+        let (id, now) = (self.id, Instant::now());
+        self.pool.put(id, idle, |pool, room| {
+            if let Some(time) = time {
+                pool.note_time(id, time, now);
+            }
+            pool.release(id, memory_bytes, now, claim, room)
+        })
     }
 
     /// Returns a process that was started in advance on this worker, and can serve.
     pub(crate) fn ready(mut self, idle: IdleProcess, trial: Trial) {
         self.state = LeaseState::Returned;
-        let mut state = self.pool.lock();
-        let mut permits = Vec::new();
-        let mut room = self.pool.room(&mut permits);
-        let (release, actions) = state.pool.ready(self.id, idle.worker, trial, Instant::now(), &mut room);
-        drop(room);
-        self.pool.put(state, self.id, idle, release, actions, permits);
+        let (id, worker) = (self.id, idle.worker);
+        let ready = |pool: &mut Pool, room: Room<'_>| pool.ready(id, worker, trial, Instant::now(), room);
+        self.pool.put(id, idle, ready);
     }
 
     /// The process was started in advance, and has failed before it could serve: the next start is delayed.
     pub(crate) fn note_failure(&self) {
         self.pool.lock().pool.failed(self.id, Instant::now());
-    }
-
-    /// The script is not there: no more processes are started in advance.
-    pub(crate) fn note_gone(&self) {
-        self.pool.lock().pool.set_gone();
-    }
-
-    /// The script of its pool.
-    pub(crate) fn script(&self) -> &Script {
-        &self.pool.script
     }
 }
 
@@ -175,12 +135,9 @@ impl Drop for Lease {
             LeaseState::Unused => match self.idle.take() {
                 None => self.pool.remove(self.id, Pool::not_started),
                 Some(idle) => {
-                    let mut state = self.pool.lock();
-                    let mut permits = Vec::new();
-                    let mut room = self.pool.room(&mut permits);
-                    let (release, actions) = state.pool.give_back(self.id, Instant::now(), &mut room);
-                    drop(room);
-                    self.pool.put(state, self.id, idle, release, actions, permits);
+                    let id = self.id;
+                    self.pool
+                        .put(id, idle, |pool, room| pool.give_back(id, Instant::now(), room));
                 }
             },
         }
@@ -197,7 +154,6 @@ struct ExitNotice {
 }
 
 impl ExitNotice {
-    /// The process has ended.
     fn ended(&mut self, process: EndedProcess) {
         self.record.note_end(process);
         self.give_back(Pool::ended);

@@ -1,60 +1,38 @@
 //! The events of WATCH about a request that asks a pool for a process: the process that it gets, or why it waits.
-//!
-//! Not here: the decision (`pool`), and how it is carried out (`shared_pool`).
 
 use std::path::Path;
 use std::time::Instant;
 
 use sluice_watch::Item;
 
-use crate::pool::pure::{Career, PoolView, Release};
-use crate::process::observed_process::time_text;
-use crate::process::script_events::{ScriptEvents, counted};
-use crate::process::script_process::Process;
+use crate::pool::{Career, PoolView, Release};
+use crate::process::{Process, ScriptEvents, counted, time_text};
 
-/// The notes about a request that asks a pool for a process; empty if nobody watches.
-pub(crate) struct PoolNote<'a>(Option<QueueNote<'a>>);
-
-/// A request, and the state of the pool before it.
-struct QueueNote<'a> {
+/// The notes about a request that asks a pool for a process.
+pub(crate) struct PoolNote<'a> {
     events: &'a ScriptEvents,
-    before: PoolView,
-    since: Instant,
+    /// The state of the pool before the request, and when it came; `None` if nobody watches.
+    before: Option<(PoolView, Instant)>,
 }
 
 impl<'a> PoolNote<'a> {
     /// Notes the state of the pool of this script, or engine.
     pub(crate) fn begin(script: &Path, view: impl FnOnce() -> PoolView, events: &'a ScriptEvents) -> PoolNote<'a> {
-        if !events.wants(Item::Process) {
-            return PoolNote(None);
+        let before = events.wants(Item::Process).then(|| (view(), Instant::now()));
+        if let Some((view, _)) = &before {
+            events.process(|| {
+                let (pool, max, idle) = (script.display(), view.max, view.idle);
+                let processes = counted(view.processes as u64, "process", "processes");
+                let waiting = counted(view.waiting as u64, "request waits", "requests wait");
+                format!("pool {pool}: {processes} of at most {max}, {idle} of them idle; {waiting}")
+            });
         }
-        let before = view();
-        events.process(|| {
-            let PoolView {
-                processes,
-                idle,
-                waiting,
-                max,
-                ..
-            } = before;
-            let pool = script.display();
-            let processes = counted(processes as u64, "process", "processes");
-            let waiting = counted(waiting as u64, "request waits", "requests wait");
-            format!("pool {pool}: {processes} of at most {max}, {idle} of them idle; {waiting}")
-        });
-        PoolNote(Some(QueueNote {
-            events,
-            before,
-            since: Instant::now(),
-        }))
+        PoolNote { events, before }
     }
 
-    /// A process is to be started.
     pub(crate) fn start(&self) {
-        let Some(QueueNote { events, before, .. }) = &self.0 else {
-            return;
-        };
-        events.process(|| {
+        let Some((before, _)) = &self.before else { return };
+        self.events.process(|| {
             let why = match before {
                 PoolView { processes: 0, .. } => "none runs",
                 PoolView { idle: 0, .. } => "all are busy",
@@ -67,43 +45,27 @@ impl<'a> PoolNote<'a> {
         });
     }
 
-    /// The request waits at this position of the queue, because all processes that the pool may have are busy.
-    pub(crate) fn wait(&self, position: usize) {
-        let Some(QueueNote { events, before, .. }) = &self.0 else {
+    /// The request waits at this position of the queue: shared bounds are reached (`lacks_room`), or all processes of the pool are busy.
+    pub(crate) fn wait(&self, position: usize, lacks_room: bool) {
+        let Some((PoolView { processes, max, .. }, _)) = &self.before else {
             return;
         };
-        let PoolView { processes, max, .. } = before;
-        events.process(|| {
-            format!("waits for a process, as number {position} in the queue: all {processes} are busy (max = {max})")
+        self.events.process(|| {
+            let why = match lacks_room {
+                true => "the processes of all scripts reach limits.processes, or those of the route its bound".into(),
+                false => format!("all {processes} are busy (max = {max})"),
+            };
+            format!("waits for a process, as number {position} in the queue: {why}")
         });
     }
 
-    /// The request waits at this position of the queue, because there is no room in a bound that several pools share.
-    pub(crate) fn wait_for_room(&self, position: usize) {
-        let Some(QueueNote { events, .. }) = &self.0 else {
-            return;
-        };
-        events.process(|| {
-            format!(
-                "waits for a process, as number {position} in the queue: the processes of all scripts reach \
-                 limits.processes, or those of the route its bound"
-            )
-        });
-    }
-
-    /// The request no longer waits: it gets a process.
-    pub(crate) fn end_wait(&self) {
-        self.note_wait("for a process");
-    }
-
-    /// The request no longer waits, because `queue_timeout` is over.
-    pub(crate) fn wait_in_vain(&self) {
-        self.note_wait("for a process in vain (queue_timeout)");
-    }
-
-    fn note_wait(&self, what: &str) {
-        if let Some(QueueNote { events, since, .. }) = &self.0 {
-            events.process(|| format!("waited {} {what}", time_text(since.elapsed())));
+    /// The request no longer waits: it gets a process, or `queue_timeout` is over.
+    pub(crate) fn end_wait(&self, is_granted: bool) {
+        if let Some((_, since)) = &self.before {
+            let in_vain = if is_granted { "" } else { " in vain (queue_timeout)" };
+            let waited = time_text(since.elapsed());
+            self.events
+                .process(|| format!("waited {waited} for a process{in_vain}"));
         }
     }
 }
@@ -124,7 +86,6 @@ pub(crate) fn note_use(career: impl FnOnce() -> Option<Career>, process: &Proces
     });
 }
 
-/// The text about a process that is returned to its pool.
 pub(crate) fn release_text(release: Release, pid: i32) -> String {
     match release {
         Release::Keep => format!("pid {pid} is kept, idle"),

@@ -1,7 +1,5 @@
 //! The history of the pools of each script, for reports: how many processes were started and requests refused, and how the last
 //! processes ended. A record outlives its pools, which are dropped when they are empty, and when the configuration is replaced.
-//!
-//! Not here: the pools themselves (`shared_pool`).
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -15,17 +13,14 @@ use sluice_report::scripts as report;
 use sluice_report::traffic::ScriptName;
 use sluice_settings::Mode;
 
-use crate::pool::recent_scripts::ScriptId;
-use crate::process::end_cause::{EndCause, EndedProcess};
-use crate::process::script_process::Process;
+use crate::pool::ScriptId;
+use crate::process::{EndCause, EndedProcess, Process, counted};
 
-/// Processes that have ended, of one record.
 const ENDED_MAX: usize = 10;
 
 /// Records of pools that are gone. Beyond that one of them is forgotten for each new record.
 const RECORDS_MAX: usize = 1000;
 
-/// A pool as its record sees it.
 pub(crate) trait ReportedPool: Send + Sync {
     /// The processes, and the requests that wait. Only the ids of requests are known.
     fn report(&self) -> report::Pool;
@@ -34,7 +29,7 @@ pub(crate) trait ReportedPool: Send + Sync {
     /// Whether one of its engines has run this script a short while ago.
     fn has_run(&self, script: ScriptId) -> bool;
     /// The administrator retires its processes: idle ones end now, busy ones after their exchange.
-    fn retire_all(&self) -> Retired;
+    fn retire_all(self: Arc<Self>) -> Retired;
 }
 
 /// The processes that an administrator's order has retired.
@@ -57,12 +52,8 @@ impl Retired {
     }
 
     /// Describes the retirement of a script's processes, for its log line.
-    #[must_use]
     pub fn describe(self, script: &str) -> String {
-        let processes = |count: usize| match count {
-            1 => "1 process".to_owned(),
-            _ => format!("{count} processes"),
-        };
+        let processes = |count: usize| counted(count as u64, "process", "processes");
         let Retired { idle, busy } = self;
         match (idle, busy) {
             (_, 0) => format!("{script}: {} retired: idle, ended now", processes(idle)),
@@ -91,7 +82,6 @@ pub(crate) struct PoolLabel {
 /// The name of the scripts that have no series of counters of their own.
 const OTHER: &str = "other";
 
-/// The records of all pools of the server.
 #[derive(Default)]
 pub(crate) struct PoolRecords {
     records: Mutex<HashMap<PoolLabel, Arc<PoolRecord>>>,
@@ -107,7 +97,6 @@ impl PoolLabel {
     }
 }
 
-/// The history of the pools with one label.
 pub(crate) struct PoolRecord {
     pub label: PoolLabel,
     /// The number of its script among the series of counters.
@@ -129,7 +118,6 @@ pub(crate) struct PoolCounts {
     pub backed_off: RareCount,
 }
 
-/// A count that any thread may change.
 #[derive(Default)]
 pub(crate) struct RareCount(AtomicU64);
 
@@ -145,7 +133,6 @@ impl RareCount {
 }
 
 impl PoolRecords {
-    /// The record with this label.
     pub(crate) fn of(&self, label: PoolLabel) -> Arc<PoolRecord> {
         let mut records = self.lock();
         if let Some(record) = records.get(&label) {
@@ -190,19 +177,16 @@ impl PoolRecords {
 }
 
 impl PoolRecord {
-    /// Adds a pool.
     pub(crate) fn add(&self, pool: Weak<dyn ReportedPool>) {
         let mut pools = self.lock_pools();
         pools.retain(|pool| pool.strong_count() > 0);
         pools.push(pool);
     }
 
-    /// The pools that there are.
     pub(crate) fn pools(&self) -> Vec<Arc<dyn ReportedPool>> {
         self.lock_pools().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Remembers how a process has ended.
     pub(crate) fn note_end(&self, process: EndedProcess) {
         let mut ended = self.lock_ended();
         ended.truncate(ENDED_MAX - 1);
@@ -211,18 +195,14 @@ impl PoolRecord {
 
     /// The history as a report; its processes and requests are filled in by a pool.
     pub(crate) fn report(&self) -> report::Pool {
-        let PoolLabel {
-            script,
-            mode,
-            site,
-            origin,
-        } = &self.label;
-        let counts = &self.counts;
+        let (label, counts) = (&self.label, &self.counts);
+        let ended = self.lock_ended();
+        let ended = ended.iter();
         report::Pool {
-            script: script.to_string_lossy().into_owned(),
-            mode: mode.name().to_owned(),
-            site: site.to_string(),
-            origin: origin.to_string(),
+            script: label.script.to_string_lossy().into_owned(),
+            mode: label.mode.name().to_owned(),
+            site: label.site.to_string(),
+            origin: label.origin.to_string(),
             started: counts.started.value(),
             refused: report::Refused {
                 queue_full: counts.queue_full.value(),
@@ -231,10 +211,8 @@ impl PoolRecord {
                 client_share: counts.client_share.value(),
                 backed_off: counts.backed_off.value(),
             },
-            ended: self
-                .lock_ended()
-                .iter()
-                .map(|(at, process)| report_end(process, *at, *mode))
+            ended: ended
+                .map(|(at, process)| report_end(process, *at, label.mode))
                 .collect(),
             ..report::Pool::default()
         }
@@ -249,7 +227,6 @@ impl PoolRecord {
     }
 }
 
-/// A process that has ended at this time, as reports show it.
 fn report_end(process: &EndedProcess, at: SystemTime, mode: Mode) -> report::Ended {
     let why = match process.cause {
         _ if process.limit.is_some() => process.limit.iter().map(|limit| format!("it {limit}")).collect(),
@@ -270,7 +247,6 @@ fn report_end(process: &EndedProcess, at: SystemTime, mode: Mode) -> report::End
     }
 }
 
-/// A time in milliseconds.
 pub(crate) fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,8 +1,5 @@
 //! The pools of a route: one for each of its scripts, or each of its engines, made at the first request. Routes of one site whose engines and
 //! settings are the same share them.
-//!
-//! Here: which pool a script has, and what the tick of the worker does with all of them. Not here: what a pool decides (`pool`), and
-//! how it is carried out (`shared_pool`).
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -12,11 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sluice_settings::ScriptSettings;
 use tokio::task::spawn_blocking;
 
-use crate::pool::lease::Lease;
-use crate::pool::pool_record::PoolLabel;
-use crate::pool::process_limit::{PoolLimits, ProcessLimit};
-use crate::pool::shared_pool::SharedPool;
-use crate::process::end_cause::Reason;
+use crate::pool::{Lease, PoolLabel, PoolLimits, ProcessLimit, SharedPool};
+use crate::process::Reason;
 use crate::program::engine::{Engines, source_paths};
 use crate::program::script::{Prepared, Script};
 use crate::program::source_files::SourceFiles;
@@ -29,7 +23,6 @@ pub struct Pools {
     limit: Arc<ProcessLimit>,
     /// Files whose changes replace the processes.
     sources: Option<Arc<SourceFiles>>,
-    /// The scripts that are run in advance.
     prepared: Mutex<Vec<Prepared>>,
     /// The log has a line about such a script.
     has_warned: AtomicBool,
@@ -38,12 +31,10 @@ pub struct Pools {
 }
 
 /// The pools by the text of the script's path: a hash of its components takes longer.
-#[derive(Default)]
-struct PoolsByScript(Mutex<HashMap<OsString, Arc<SharedPool>>>);
+type PoolsByScript = Mutex<HashMap<OsString, Arc<SharedPool>>>;
 
 impl Pools {
-    /// No pools yet, of a route of this site at this place of the configuration. Reads the directories of the source files, if there are
-    /// any.
+    /// No pools yet, of a route of this site at this place of the configuration. Reads the directories of the source files.
     pub fn new(settings: &ScriptSettings, engines: &Engines, site: &str, origin: &str) -> Pools {
         Pools {
             by_script: Arc::default(),
@@ -65,7 +56,7 @@ impl Pools {
     /// The pool of a script, within the bound of the server, too. It is made at the script's first request; its processes are
     /// replaced if the file has changed.
     pub(crate) fn pool(&self, script: &Script, settings: &ScriptSettings, resources: &Resources) -> Arc<SharedPool> {
-        let mut pools = self.by_script.lock();
+        let mut pools = lock(&self.by_script);
         let pool = match pools.get(script.pool_key().as_os_str()) {
             Some(pool) => Arc::clone(pool),
             None => {
@@ -90,9 +81,8 @@ impl Pools {
         pool
     }
 
-    /// The pool of a script, if there is one.
     pub(crate) fn existing(&self, script: &Script) -> Option<Arc<SharedPool>> {
-        self.by_script.lock().get(script.pool_key().as_os_str()).cloned()
+        lock(&self.by_script).get(script.pool_key().as_os_str()).cloned()
     }
 
     /// Warns of something that is tried again, once.
@@ -106,42 +96,42 @@ impl Pools {
     /// Notes the scripts whose processes are started in advance, and makes their pools.
     pub fn prepare(&self, prepared: Vec<Prepared>, settings: &ScriptSettings, resources: &Resources) {
         for Prepared { script, .. } in &prepared {
-            self.pool(script, settings, resources).note_there();
+            self.pool(script, settings, resources).lock().pool.set_there();
         }
-        *self.prepared.lock().unwrap_or_else(PoisonError::into_inner) = prepared;
+        *lock(&self.prepared) = prepared;
     }
 
     /// The scripts whose processes are started in advance.
     pub(crate) fn prepared(&self) -> Vec<Prepared> {
-        self.prepared.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.prepared).clone()
     }
 
-    /// The leases of the processes to start in advance.
     pub(crate) fn take_advance(&self) -> Vec<Lease> {
-        let pools: Vec<_> = self.by_script.lock().values().cloned().collect();
+        let pools: Vec<_> = lock(&self.by_script).values().cloned().collect();
         pools.iter().flat_map(SharedPool::take_advance).collect()
     }
 
-    /// Ends processes that were idle for too long, drops pools that are empty, and has the source files checked by a thread. Called
-    /// about once a second, in the event loop.
+    /// Ends processes that were idle for too long, drops empty pools, and has a thread check the source files. Called about once a second.
     pub fn tick(&self) {
-        let mut pools = self.by_script.lock();
+        let mut pools = lock(&self.by_script);
         pools.retain(|_, pool| {
             pool.tick();
             // An empty pool that nobody else holds is made again when needed.
-            Arc::strong_count(pool) > 1 || !pool.is_empty() || pool.keeps_processes()
+            let state = pool.lock();
+            Arc::strong_count(pool) > 1 || !state.pool.is_empty() || state.pool.keeps_processes()
         });
         let has_processes = !pools.is_empty();
         drop(pools);
-        if let Some(sources) = self
-            .sources
-            .as_ref()
-            .filter(|sources| has_processes && sources.begin_check())
+        if let Some(sources) = &self.sources
+            && has_processes
+            && sources.begin_check()
         {
             let (sources, pools) = (Arc::clone(sources), Arc::clone(&self.by_script));
             drop(spawn_blocking(move || {
                 if sources.check() {
-                    pools.replace_all(Reason::SourceFileChanged);
+                    for pool in lock(&pools).values() {
+                        pool.replace_all(Reason::SourceFileChanged);
+                    }
                 }
             }));
         }
@@ -149,21 +139,12 @@ impl Pools {
 
     /// The server ends or has new settings: idle processes are ended now, busy ones after their reply.
     pub fn close(&self) {
-        for pool in self.by_script.lock().values() {
+        for pool in lock(&self.by_script).values() {
             pool.close();
         }
     }
 }
 
-impl PoolsByScript {
-    /// Ends idle processes now, and busy ones after their reply.
-    fn replace_all(&self, reason: Reason) {
-        for pool in self.lock().values() {
-            pool.replace_all(reason);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<OsString, Arc<SharedPool>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,8 +9,6 @@
 //!
 //! The last eighth of the server's bound is for pools without any process, so that a script whose processes all hang leaves room for
 //! the others. Above the soft bound of the server, each start ends an idle process, if there is one.
-//!
-//! Not here: which request of a pool is served (`pool`, `shared_pool`).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use crate::pool::pure::{Claim, Idle, Need};
-use crate::process::end_cause::Reason;
+use crate::pool::{Claim, Idle, Need};
+use crate::process::Reason;
 
 /// Time between two log lines about a bound that is reached.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
@@ -40,11 +38,9 @@ pub(crate) trait Member: Send + Sync {
     fn start_waiting(self: Arc<Self>);
     /// The time since which its oldest idle process has been idle. `None` if it has no such process.
     fn idle_since(&self, which: Idle) -> Option<Instant>;
-    /// Ends that process, for this reason.
     fn end_idle(self: Arc<Self>, which: Idle, reason: Reason);
 }
 
-/// A bound on script processes.
 pub(crate) struct ProcessLimit {
     /// The key of the configuration, for the log.
     name: &'static str,
@@ -63,13 +59,11 @@ pub(crate) struct ProcessLimit {
 struct Shared {
     /// Pools with requests that wait for room, the oldest first.
     waiting: VecDeque<Waiting>,
-    /// All pools within this bound.
     members: Vec<Weak<dyn Member>>,
     reported: Option<Instant>,
     unreported: u64,
 }
 
-/// A pool with requests that wait for room.
 struct Waiting {
     member: Weak<dyn Member>,
     need: Need,
@@ -79,7 +73,6 @@ struct Waiting {
     is_woken: bool,
 }
 
-/// The bounds that hold for a pool.
 #[derive(Clone)]
 pub(crate) struct PoolLimits {
     pub(crate) route: Arc<ProcessLimit>,
@@ -90,13 +83,10 @@ pub(crate) struct PoolLimits {
 pub(crate) struct Permit(PoolLimits);
 
 impl ProcessLimit {
-    /// The bound of a server.
-    #[must_use]
     pub(crate) fn of_server(max: usize) -> Arc<ProcessLimit> {
         ProcessLimit::new("limits.processes", max, true)
     }
 
-    /// The bound of a route; `None` for no bound.
     pub(crate) fn of_route(max: Option<usize>) -> Arc<ProcessLimit> {
         ProcessLimit::new("processes of a route", max.unwrap_or(usize::MAX), false)
     }
@@ -119,22 +109,18 @@ impl ProcessLimit {
         self.wake();
     }
 
-    /// Changes the soft bound; `None` for none.
     pub(crate) fn set_soft_max(&self, max: Option<usize>) {
         self.soft_max.store(max.unwrap_or(usize::MAX), Ordering::Relaxed);
     }
 
-    /// The bound.
     pub(crate) fn max(&self) -> usize {
         self.max.load(Ordering::SeqCst)
     }
 
-    /// Processes within this bound now.
     pub(crate) fn running(&self) -> usize {
         self.running.load(Ordering::SeqCst)
     }
 
-    /// Adds a pool.
     pub(crate) fn add(&self, member: Weak<dyn Member>) {
         let mut shared = self.lock();
         shared.members.retain(|member| member.strong_count() > 0);
@@ -264,15 +250,10 @@ impl ProcessLimit {
     /// Ends the process of these that has been idle for longest. False if there is none.
     fn end_idle(&self, which: Idle, reason: Reason) -> bool {
         let members: Vec<_> = self.lock().members.iter().filter_map(Weak::upgrade).collect();
-        let oldest = members
-            .into_iter()
-            .filter_map(|member| Some((member.idle_since(which)?, member)))
-            .min_by_key(|(since, _)| *since);
-        let is_found = oldest.is_some();
-        if let Some((_, member)) = oldest {
-            member.end_idle(which, reason);
-        }
-        is_found
+        let idle = members.into_iter();
+        let idle = idle.filter_map(|member| Some((member.idle_since(which)?, member)));
+        let oldest = idle.min_by_key(|(since, _)| *since);
+        oldest.map(|(_, member)| member.end_idle(which, reason)).is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
@@ -294,9 +275,8 @@ impl fmt::Display for ProcessLimit {
 }
 
 impl PoolLimits {
-    /// A permit. `None` if a bound is reached; that bound wakes the pool when there is room again. The caller may hold the lock of
-    /// the pool.
-    /// A pool is not woken for a start in advance, which its next tick tries again.
+    /// A permit. `None` if a bound is reached, which wakes the pool when there is room again, except for a start in advance: its next tick tries
+    /// again. The caller may hold the lock of the pool.
     pub(crate) fn take(&self, need: Need, member: &Weak<dyn Member>) -> Option<Permit> {
         for _ in 0..ATTEMPTS {
             match self.try_take(need) {
@@ -325,19 +305,15 @@ impl PoolLimits {
         Ok(Permit(self.clone()))
     }
 
-    /// The claim of other pools to a process that is free now. Costs two reads if none waits. The caller must not hold the lock of
-    /// the pool.
+    /// The claim of other pools to a process that is free now; two reads if none waits. The caller must not hold the lock of the pool.
     pub(crate) fn claim(&self, member: impl Fn() -> Weak<dyn Member>) -> Claim {
         let limits = [&self.server, &self.route];
         if limits.iter().all(|limit| !limit.has_waiting.load(Ordering::Relaxed)) {
             return Claim::None;
         }
         let member = member();
-        limits
-            .map(|limit| limit.claim(&member))
-            .into_iter()
-            .max()
-            .unwrap_or(Claim::None)
+        let [server, route] = limits.map(|limit| limit.claim(&member));
+        server.max(route)
     }
 
     /// Makes room for a request that waits because `take` has failed for this.

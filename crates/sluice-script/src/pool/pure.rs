@@ -1,8 +1,5 @@
 //! The pool of one script as pure state: events in, decisions out, the time as an argument.
 //!
-//! Here: which request gets which process, waits or is refused, and which process ends and why. Not here: processes, locks and
-//! timers (`shared_pool`), so that a simulation can test all of this.
-//!
 //! ```text
 //!             request: start                released
 //!   (nothing) ─────────────▶ busy ────────────────────────▶ idle ◀── ready ── being started in advance ◀── min, replacement
@@ -19,7 +16,6 @@ mod backoff;
 mod decision;
 mod lending;
 mod queue;
-mod reason;
 mod slot;
 mod view;
 
@@ -27,16 +23,14 @@ use std::time::{Duration, Instant};
 
 use sluice_settings::PoolSettings;
 
-use crate::pool::client_id::ClientId;
-use crate::pool::recent_scripts::RecentScripts;
-use crate::process::end_cause::Reason;
+use crate::pool::{ClientId, RecentScripts};
+use crate::process::Reason;
 pub(crate) use advance::{TimeUse, Trial};
 use backoff::Backoff;
-pub(crate) use decision::{Action, Claim, Decision, Idle, Need, Refusal, Release, Room};
+pub(crate) use decision::{Action, Cause, Claim, Decision, Departure, Idle, Need, Refusal, Release, Room};
 pub(crate) use queue::Ticket;
 use queue::{Queue, Waiting};
-pub(crate) use reason::{Cause, Departure};
-use slot::{Advance, MemoryUse, Slot};
+use slot::{Advance, Slot};
 pub(crate) use slot::{Applicant, ProcessId};
 pub(crate) use view::{Career, PoolView, SlotView};
 
@@ -52,7 +46,6 @@ pub(crate) struct Pool {
     at_once: usize,
     /// Whether processes that end before their first reply delay the next start.
     backs_off: bool,
-    /// Whether processes can be started in advance.
     prepares: bool,
     /// The script is not there: no process is started in advance.
     is_gone: bool,
@@ -172,17 +165,14 @@ impl Pool {
         (self.queue.len() >= self.settings.queue_max).then_some(Refusal::QueueFull)
     }
 
-    /// Processes, of any state.
     pub(crate) fn processes(&self) -> usize {
         self.processes.len()
     }
 
-    /// Requests that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// A waiting request has gone.
     pub(crate) fn cancel(&mut self, ticket: Ticket) {
         self.queue.cancel(ticket);
     }
@@ -199,10 +189,8 @@ impl Pool {
     ) -> (Release, Vec<Action>) {
         self.excuse();
         let is_closed = self.is_closed;
-        let memory = match (memory_bytes, self.settings.memory_bytes_max) {
-            (Some(bytes), Some(max)) if bytes > max => MemoryUse::TooMuch,
-            _ => MemoryUse::Fits,
-        };
+        let uses_too_much_memory =
+            matches!((memory_bytes, self.settings.memory_bytes_max), (Some(bytes), Some(max)) if bytes > max);
         let gives_room = self.processes.len() > self.settings.min
             && (claim == Claim::Old || claim == Claim::Young && self.queue.is_empty());
         let Some(slot) = self.slot(id) else {
@@ -216,7 +204,7 @@ impl Pool {
         let is_shared = slot.in_use > 0;
         slot.served += 1;
         let is_proof = slot.served == 1 && slot.advance != Advance::No;
-        slot.note_due(now, memory);
+        slot.note_due(now, uses_too_much_memory);
         let is_due = slot.due.is_some();
         let stale = slot.stale;
         if is_proof {
@@ -274,7 +262,6 @@ impl Pool {
         (self.keep(id, now), actions)
     }
 
-    /// A process was never started.
     pub(crate) fn not_started(&mut self, id: ProcessId, now: Instant, room: Room<'_>) -> Vec<Action> {
         let mut actions = Vec::new();
         if let Some(slot) = self.remove(id) {
@@ -295,7 +282,6 @@ impl Pool {
         }
     }
 
-    /// A process has ended by itself.
     pub(crate) fn ended(&mut self, id: ProcessId, now: Instant, room: Room<'_>) -> Vec<Action> {
         let mut actions = Vec::new();
         if let Some(slot) = self.remove(id) {
@@ -354,8 +340,7 @@ impl Pool {
         self.retire_idle(usize::MAX, Reason::Shutdown, |_| true)
     }
 
-    /// Time has passed: ends processes that were idle for too long, replaces those that are due, and starts those that were delayed or are
-    /// missing.
+    /// Time has passed: ends processes that were idle for too long, replaces those that are due, and starts delayed and missing ones.
     pub(crate) fn tick(&mut self, now: Instant, room: Room<'_>) -> Vec<Action> {
         let (idle, min) = (self.settings.idle, self.settings.min);
         let idle_now = self.processes.iter().filter(|slot| slot.idle_since.is_some()).count();
@@ -385,14 +370,12 @@ impl Pool {
         idle().min().filter(|_| idle().count() > kept)
     }
 
-    /// Ends that process, for this reason.
     pub(crate) fn end_idle(&mut self, which: Idle, reason: Reason) -> Option<Action> {
         let oldest = self.idle_since(which)?;
         let actions = self.retire_idle(1, reason, |slot| slot.idle_since == Some(oldest));
         actions.into_iter().next()
     }
 
-    /// Whether there is no process and no waiter.
     pub(crate) fn is_empty(&self) -> bool {
         self.processes.is_empty() && self.queue.is_empty()
     }
@@ -441,7 +424,6 @@ impl Pool {
         clients
     }
 
-    /// Processes that work for a client.
     fn busy_for(&self, client: ClientId) -> usize {
         self.processes.iter().filter(|slot| slot.client == Some(client)).count()
     }

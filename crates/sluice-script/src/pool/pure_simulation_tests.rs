@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::*;
-use crate::pool::recent_scripts::ScriptId;
+use crate::pool::ScriptId;
 
 /// The processes and waiters of a simulation.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::backoff::{BACKOFF_MIN, FAILURES_FREE};
 use super::queue::FAIRNESS;
 use super::*;
-use crate::pool::recent_scripts::ScriptId;
+use crate::pool::ScriptId;
 
 fn pool(max: usize, queue_max: usize) -> Pool {
     Pool::new(pool_settings(max, queue_max), 1).with_backoff()

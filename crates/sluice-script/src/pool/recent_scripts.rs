@@ -1,9 +1,10 @@
-//! The scripts that a process of an engine has run, so that it is preferred for them: they are compiled there.
+//! The scripts that a process of an engine has run, so that it is preferred for them: they are compiled there; and a client as pools tell it from
+//! others: its address.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
-/// Scripts that are remembered for each process.
 const SCRIPTS_MAX: usize = 32;
 
 /// Stands for a script. Two scripts with the same number are mistaken for each other, which costs a little time and nothing else.
@@ -11,7 +12,6 @@ const SCRIPTS_MAX: usize = 32;
 pub(crate) struct ScriptId(u64);
 
 impl ScriptId {
-    /// The id of the script in a file.
     pub(crate) fn of(file: &Path) -> ScriptId {
         let mut hasher = DefaultHasher::new();
         file.hash(&mut hasher);
@@ -33,7 +33,6 @@ impl RecentScripts {
         script.is_some_and(|script| self.scripts.contains(&script))
     }
 
-    /// The process runs a script.
     pub(crate) fn add(&mut self, script: Option<ScriptId>) {
         let Some(script) = script.filter(|script| !self.scripts.contains(script)) else {
             return;
@@ -44,6 +43,25 @@ impl RecentScripts {
             self.scripts[self.next] = script;
             self.next = (self.next + 1) % SCRIPTS_MAX;
         }
+    }
+}
+
+/// Bits of an IPv6 address that name a network; the owner of the network chooses the others.
+const NETWORK_BITS: u32 = 64;
+
+/// Stands for a client. An IPv6 network of 64 bits is one client, because it has as many addresses as it likes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClientId(IpAddr);
+
+impl ClientId {
+    pub(crate) fn of(address: IpAddr) -> ClientId {
+        ClientId(match address.to_canonical() {
+            IpAddr::V4(address) => address.into(),
+            IpAddr::V6(address) => {
+                let network = address.to_bits() >> NETWORK_BITS << NETWORK_BITS;
+                Ipv6Addr::from_bits(network).into()
+            }
+        })
     }
 }
 
@@ -64,5 +82,14 @@ mod tests {
         recent.add(script(SCRIPTS_MAX));
         assert!(!recent.has(script(0)) && recent.has(script(SCRIPTS_MAX)));
         assert_eq!(recent.scripts.len(), SCRIPTS_MAX);
+    }
+
+    #[test]
+    fn addresses_of_one_network_are_one_client() {
+        let id = |address: &str| ClientId::of(address.parse().unwrap());
+        assert_eq!(id("2001:db8::1"), id("2001:db8::ffff:1"));
+        assert_ne!(id("2001:db8::1"), id("2001:db8:0:1::1"));
+        assert_eq!(id("::ffff:192.0.2.1"), id("192.0.2.1"));
+        assert_ne!(id("192.0.2.1"), id("192.0.2.2"));
     }
 }

@@ -1,9 +1,5 @@
 //! A pool that all workers share, which carries out the decisions of the pure `pool`.
-//!
-//! Here: the lock around it, the idle processes themselves, the requests that wait, and the clock. A process moves between workers only
-//! when the pool decides so. Not here: the right to a process that was granted (`lease`), and how it gets its request (`cgi`, `cgiplus`).
 
-mod refusal;
 mod report;
 
 use std::collections::HashMap;
@@ -13,25 +9,18 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use sluice_http::fault::{Fault, ScriptFault};
+use sluice_http::fault::{BackOff, Fault, FullPool, ScriptFault};
 use sluice_http::request_id::UniqueId;
 use sluice_launch::processor_time;
 use sluice_settings::{PoolSettings, ScriptSettings};
 use tokio::sync::{Notify, oneshot};
 
-use crate::pool::client_id::ClientId;
-use crate::pool::idle_process::{IdleProcess, IdleProcesses};
-use crate::pool::lease::Lease;
-use crate::pool::pool_note::PoolNote;
-use crate::pool::pool_record::PoolRecord;
-use crate::pool::process_limit::{Member, Permit, PoolLimits};
-use crate::pool::pure::{
-    Action, Applicant, Decision, Idle, Need, Pool, PoolView, ProcessId, Release, Room, Ticket, TimeUse,
+use crate::pool::{
+    Action, Applicant, ClientId, Decision, Idle, IdleProcess, IdleProcesses, Lease, Member, Need, Permit, Pool,
+    PoolLimits, PoolNote, PoolRecord, ProcessId, RareCount, Refusal, Release, Room, ScriptId, Ticket, TimeUse,
+    take_idle,
 };
-use crate::pool::recent_scripts::ScriptId;
-use crate::process::end_cause::Reason;
-use crate::process::script_events::ScriptEvents;
-use crate::process::script_process::Process;
+use crate::process::{Process, Reason, ScriptEvents};
 use crate::program::script::Script;
 use crate::program::stamp::Stamp;
 
@@ -70,14 +59,12 @@ pub(crate) struct State {
     reported: Option<Instant>,
 }
 
-/// A request that waits for its lease.
 struct Waiter {
     request: UniqueId,
     lease: oneshot::Sender<Lease>,
 }
 
 impl SharedPool {
-    /// Creates a pool without processes.
     pub(crate) fn new(
         script: &Script,
         settings: &ScriptSettings,
@@ -119,7 +106,6 @@ impl SharedPool {
         pool
     }
 
-    /// The pool as its bounds see it.
     pub(crate) fn member(self: &Arc<Self>) -> Weak<dyn Member> {
         let weak: Weak<SharedPool> = Arc::downgrade(self);
         weak
@@ -135,7 +121,6 @@ impl SharedPool {
         }
     }
 
-    /// A request of this client, as the pool wants to know it.
     pub(crate) fn applicant(&self, worker: usize, script: Option<ScriptId>, client: IpAddr) -> Applicant {
         let is_counted = self.settings.client_requests_max.is_some();
         Applicant {
@@ -145,15 +130,14 @@ impl SharedPool {
         }
     }
 
-    /// Waits for a process or for permission to start one, for this request. The script's fault, a 503: the queue is full, the wait took
-    /// too long, or starts are delayed after failures.
+    /// Waits for a process or for permission to start one. The script's fault, a 503: a full queue, a long wait, or a delay after failures.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         applicant: Applicant,
         request: UniqueId,
         events: &ScriptEvents,
     ) -> Result<Lease, Fault> {
-        let note = PoolNote::begin(self.script(), || self.view(), events);
+        let note = PoolNote::begin(self.script(), || self.lock().pool.view(), events);
         let (entry, granted) = {
             let mut state = self.lock();
             let (mut permit, mut unmet) = (None, None);
@@ -164,7 +148,7 @@ impl SharedPool {
             };
             match state.pool.request(applicant, Instant::now(), &mut room) {
                 Decision::Use(id) => {
-                    let idle = state.idle.remove(id);
+                    let idle = take_idle(&mut state.idle, id);
                     return Ok(self.lease(id, idle, None));
                 }
                 Decision::Start(id) => {
@@ -174,9 +158,9 @@ impl SharedPool {
                     return Ok(self.lease(id, None, permit));
                 }
                 Decision::Refuse(refusal) => {
-                    self.count_refused(refusal);
-                    let fault = self.refused(refusal, &state.pool);
+                    let (fault, count) = self.refused(refusal, &state.pool);
                     drop(state);
+                    count.add_one();
                     events.process(|| format!("gets no process: {fault}"));
                     self.report_waiting();
                     return Err(fault);
@@ -187,10 +171,7 @@ impl SharedPool {
                     let waiting = state.pool.waiting();
                     let is_filling = 2 * waiting > self.settings.queue_max;
                     drop(state);
-                    match unmet {
-                        Some(_) => note.wait_for_room(waiting),
-                        None => note.wait(waiting),
-                    }
+                    note.wait(waiting, unmet.is_some());
                     if is_filling {
                         self.report_waiting();
                     }
@@ -204,10 +185,7 @@ impl SharedPool {
         };
         let granted = Box::pin(self.wait(granted)).await;
         drop(entry);
-        match &granted {
-            Some(_) => note.end_wait(),
-            None => note.wait_in_vain(),
-        }
+        note.end_wait(granted.is_some());
         granted.ok_or_else(|| {
             let full = self.full(&self.lock().pool);
             let counts = &self.record.counts;
@@ -254,12 +232,12 @@ impl SharedPool {
     }
 
     /// Ends the processes of an older file if the script's file has changed.
-    pub(crate) fn check(&self, stamp: Stamp) {
+    pub(crate) fn check(self: &Arc<Self>, stamp: Stamp) {
         let mut state = self.lock();
         if state.stamp != stamp {
             state.stamp = stamp;
             let actions = state.pool.replace_all(Reason::ScriptChanged);
-            self.retire(state, &actions);
+            self.carry_out(state, actions, Vec::new());
         }
     }
 
@@ -275,48 +253,27 @@ impl SharedPool {
         self.settings.memory_bytes_max.is_some()
     }
 
-    /// The state, for WATCH.
-    pub(crate) fn view(&self) -> PoolView {
-        self.lock().pool.view()
-    }
-
     /// The file of its script, or the key of its engine.
     pub(crate) fn script(&self) -> &Path {
         &self.record.label.script
     }
 
-    /// Whether there is no process and no request that waits.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.lock().pool.is_empty()
-    }
-
     /// No process gets a further request: idle ones end now, busy ones after their reply.
-    pub(crate) fn replace_all(&self, reason: Reason) {
+    pub(crate) fn replace_all(self: &Arc<Self>, reason: Reason) {
         let mut state = self.lock();
         let actions = state.pool.replace_all(reason);
-        self.retire(state, &actions);
+        self.carry_out(state, actions, Vec::new());
     }
 
-    /// The pool is no longer used.
-    pub(crate) fn close(&self) {
+    pub(crate) fn close(self: &Arc<Self>) {
         let mut state = self.lock();
         let actions = state.pool.close();
         let advance = std::mem::take(&mut state.advance);
         for (id, _) in &advance {
             state.pool.not_started(*id, Instant::now(), &mut |_| false);
         }
-        self.retire(state, &actions);
+        self.carry_out(state, actions, Vec::new());
         drop(advance);
-    }
-
-    /// Notes that the script was found.
-    pub(crate) fn note_there(&self) {
-        self.lock().pool.set_there();
-    }
-
-    /// Whether it has processes even if there is no request.
-    pub(crate) fn keeps_processes(&self) -> bool {
-        self.lock().pool.keeps_processes()
     }
 
     /// The leases of the processes to start in advance; whoever takes them starts these.
@@ -346,15 +303,38 @@ impl SharedPool {
         }
     }
 
-    /// A process leaves the pool in this way.
     pub(crate) fn remove(self: &Arc<Self>, id: ProcessId, how: Removal) {
         let mut state = self.lock();
-        let idle = state.idle.remove(id);
+        let idle = take_idle(&mut state.idle, id);
         state.processes.remove(&id);
         let mut permits = Vec::new();
         let actions = how(&mut state.pool, id, Instant::now(), &mut self.room(&mut permits));
         self.carry_out(state, actions, permits);
         drop(idle);
+    }
+
+    /// Carries out what becomes of a process that can serve, by this decision, and what follows from that.
+    pub(crate) fn put(
+        self: &Arc<Self>,
+        id: ProcessId,
+        idle: IdleProcess,
+        decide: impl FnOnce(&mut Pool, Room<'_>) -> (Release, Vec<Action>),
+    ) -> Release {
+        let (mut orphan, mut retired) = (None, None);
+        let mut state = self.lock();
+        let mut permits = Vec::new();
+        let (release, actions) = decide(&mut state.pool, &mut self.room(&mut permits));
+        match release {
+            Release::Keep => state.idle.push((id, idle)),
+            Release::Hand(ticket) => orphan = grant(&mut state, ticket, self.lease(id, Some(idle), None)),
+            Release::Retire(reason) => retired = Some((idle, reason)),
+        }
+        self.carry_out(state, actions, permits);
+        if let Some((idle, reason)) = retired {
+            end(idle, reason, self.kill_grace);
+        }
+        drop(orphan);
+        release
     }
 
     /// Carries out what follows from an event, with the permits that were taken for its starts, in their order; then the lock is free.
@@ -372,14 +352,14 @@ impl SharedPool {
         let (mut starts, mut prepares) = (false, false);
         for action in actions {
             match action {
-                Action::Retire(id, reason) => retired.extend(state.idle.remove(id).map(|idle| (idle, reason))),
+                Action::Retire(id, reason) => retired.extend(take_idle(&mut state.idle, id).map(|idle| (idle, reason))),
                 Action::Start(ticket, id) => {
                     starts = true;
                     let lease = self.lease(id, None, permits.next());
                     orphans.extend(grant(&mut state, ticket, lease));
                 }
                 Action::Hand(ticket, id) => {
-                    let idle = state.idle.remove(id);
+                    let idle = take_idle(&mut state.idle, id);
                     orphans.extend(grant(&mut state, ticket, self.lease(id, idle, None)));
                 }
                 Action::Prepare(id) => {
@@ -400,19 +380,47 @@ impl SharedPool {
         }
     }
 
-    /// Ends idle processes; then the lock is free.
-    fn retire(&self, mut state: MutexGuard<'_, State>, actions: &[Action]) {
-        let retired: Vec<_> = actions
-            .iter()
-            .filter_map(|action| match action {
-                Action::Retire(id, reason) => Some((state.idle.remove(*id)?, *reason)),
-                _ => None,
-            })
-            .collect();
-        drop(state);
-        for (idle, reason) in retired {
-            end(idle, reason, self.kill_grace);
+    /// The facts for the message about a pool without a free process.
+    fn full(&self, pool: &Pool) -> FullPool {
+        FullPool {
+            script: self.record.label.script.clone(),
+            processes: pool.processes(),
+            max: self.settings.max,
+            queue_max: self.settings.queue_max,
+            queue_timeout: self.settings.queue_timeout,
+            client_requests_max: self.settings.client_requests_max,
         }
+    }
+
+    /// The fault of a refused request, and the count of such ones.
+    fn refused(&self, refusal: Refusal, pool: &Pool) -> (Fault, &RareCount) {
+        let counts = &self.record.counts;
+        let full = || Box::new(self.full(pool));
+        let (fault, count) = match refusal {
+            Refusal::QueueFull => (ScriptFault::QueueFull(full()), &counts.queue_full),
+            Refusal::ClientShare => (ScriptFault::ClientShare(full()), &counts.client_share),
+            Refusal::BackOff(wait) => {
+                let script = self.record.label.script.clone();
+                (
+                    ScriptFault::BackOff(Box::new(BackOff { script, wait })),
+                    &counts.backed_off,
+                )
+            }
+        };
+        (fault.into(), count)
+    }
+
+    /// Refuses a request that would be refused now, so that its body is not stored in vain. Another request may still take the last
+    /// entry of the queue before this one. The fault is the script's, a 503.
+    pub(crate) fn check_room(&self) -> Result<(), Fault> {
+        let state = self.lock();
+        let Some(refusal) = state.pool.refusal(Instant::now()) else {
+            return Ok(());
+        };
+        let (fault, _) = self.refused(refusal, &state.pool);
+        drop(state);
+        self.report_waiting();
+        Err(fault)
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -449,40 +457,12 @@ impl Member for SharedPool {
 impl Drop for SharedPool {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for idle in state.idle.drain() {
+        for (_, idle) in state.idle.drain(..) {
             end(idle, Reason::Shutdown, self.kill_grace);
         }
     }
 }
 
-impl SharedPool {
-    /// Carries out what becomes of a process that can serve, and what follows from that.
-    pub(crate) fn put(
-        self: &Arc<Self>,
-        mut state: MutexGuard<'_, State>,
-        id: ProcessId,
-        idle: IdleProcess,
-        release: Release,
-        actions: Vec<Action>,
-        permits: Vec<Permit>,
-    ) {
-        let (mut orphan, mut retired) = (None, None);
-        match release {
-            Release::Keep => {
-                state.idle.insert(id, idle);
-            }
-            Release::Hand(ticket) => orphan = grant(&mut state, ticket, self.lease(id, Some(idle), None)),
-            Release::Retire(reason) => retired = Some((idle, reason)),
-        }
-        self.carry_out(state, actions, permits);
-        if let Some((idle, reason)) = retired {
-            end(idle, reason, self.kill_grace);
-        }
-        drop(orphan);
-    }
-}
-
-/// How a process leaves its pool.
 pub(crate) type Removal = fn(&mut Pool, ProcessId, Instant, Room<'_>) -> Vec<Action>;
 
 /// An entry in the queue, removed when dropped.
@@ -512,7 +492,6 @@ fn end(idle: IdleProcess, reason: Reason, grace: Duration) {
 }
 
 /// A lease whose waiter has just gone. Its drop takes the pool's lock, so that lock must be released before.
-#[must_use]
 pub(crate) struct Orphan {
     _lease: Lease,
 }

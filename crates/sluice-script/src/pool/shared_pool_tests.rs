@@ -4,9 +4,8 @@ use sluice_launch::Exit;
 use sluice_settings::{Mode, ScriptSource};
 
 use super::*;
-use crate::pool::pool_record::{PoolLabel, PoolRecords};
-use crate::pool::process_limit::ProcessLimit;
-use crate::process::end_cause::EndedProcess;
+use crate::pool::{PoolLabel, PoolRecords, ProcessLimit};
+use crate::process::EndedProcess;
 
 fn pool(max: usize) -> Arc<SharedPool> {
     let file = std::env::current_exe().unwrap();

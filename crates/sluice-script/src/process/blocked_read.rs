@@ -1,23 +1,15 @@
 //! The read(2) in which a silent script process may wait, and its channel: a pipe, or the socket of requests. So a script that runs in the wrong mode, or
 //! that does not end its reply, is found at once, and not by its time-out.
 //!
-//! Here: what the launcher reads in `/proc/PID/syscall`, `fd` and `task` (proc(5)), after some silence. Not here: the processes that it has
-//! started (`sluice_launch::Probe::company`), and what the answer means (`relay`). Where the kernel does not tell, or the script waits in another way (poll(2), a child process),
-//! nothing is found, and the time-out remains.
+//! Here: what the launcher reads in `/proc/PID/syscall`, `fd` and `task` (proc(5)), after some silence. Where the kernel does not tell, or
+//! the script waits in another way (poll(2), a child process), nothing is found, and the time-out remains.
 
 use std::os::fd::BorrowedFd;
 
-use sluice_launch::{Company, Observation, Probe};
+use sluice_launch::{Company, Probe};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// The number of read(2), where it is known.
-const READ: Option<&str> = if cfg!(target_arch = "x86_64") {
-    Some("0")
-} else if cfg!(any(target_arch = "aarch64", target_arch = "riscv64")) {
-    Some("63")
-} else {
-    None
-};
+use crate::process::Call;
 
 /// The identity of a pipe, the same for both of its ends, or of one end of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +49,12 @@ pub(crate) fn find(probe: &Probe, channels: [Option<ChannelId>; 3]) -> JoinHandl
     let probe = probe.clone();
     spawn_blocking(move || {
         let observation = probe.observe()?;
-        // Before its processes are searched, which takes longest.
-        let channel = channel_in_read(&observation).filter(|channel| channels.contains(&Some(*channel)))?;
+        let is_read = Call::from_line(&observation.call)?.name == Some("read");
+        let file = observation.file.as_ref().filter(|file| is_read && file.is_channel)?;
+        let (device, inode) = (file.device, file.inode);
+        let channel = ChannelId { device, inode };
+        // Its processes are searched last, which takes longest.
+        channels.contains(&Some(channel)).then_some(())?;
         Some(BlockedRead {
             channel,
             is_alone: observation.has_one_thread && probe.company() == Company::Alone,
@@ -66,38 +62,9 @@ pub(crate) fn find(probe: &Probe, channels: [Option<ChannelId>; 3]) -> JoinHandl
     })
 }
 
-fn channel_in_read(observation: &Observation) -> Option<ChannelId> {
-    descriptor_in_read(&observation.call)?;
-    let file = observation.file.as_ref().filter(|file| file.is_channel)?;
-    Some(ChannelId {
-        device: file.device,
-        inode: file.inode,
-    })
-}
-
-/// The descriptor in a line of `/proc/PID/syscall`, `0 0x3 0x7ffd…`, if the call is read(2).
-fn descriptor_in_read(call: &str) -> Option<u32> {
-    let mut words = call.split(' ');
-    let number = words.next()?;
-    let descriptor = words.next()?.strip_prefix("0x")?;
-    (Some(number) == READ).then(|| u32::from_str_radix(descriptor, 16).ok())?
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    #[cfg(target_arch = "x86_64")]
-    fn only_read_has_a_descriptor() {
-        assert_eq!(
-            descriptor_in_read("0 0x1b 0x7ffd 0x1 0x0 0x0 0x0 0x7ffe 0x7f\n"),
-            Some(27)
-        );
-        assert_eq!(descriptor_in_read("1 0x3 0x7ffd 0x1 0x0 0x0 0x0 0x7ffe 0x7f\n"), None);
-        assert_eq!(descriptor_in_read("running\n"), None);
-        assert_eq!(descriptor_in_read("-1 0x7ffe 0x7f\n"), None);
-    }
 
     #[test]
     fn both_ends_are_the_same_pipe_and_have_its_name() {

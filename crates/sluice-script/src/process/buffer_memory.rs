@@ -1,8 +1,8 @@
 //! The memory buffer of a script process, and the threads that allocate and release it.
 //!
-//! A script can pass its descriptor on, and have another process keep the lock of the memfd for as long as it likes: by a write from memory that never
-//! comes (FUSE, userfaultfd). Whoever calls fallocate(2) for the memfd waits then, and no signal ends that. So the threads that do it may be lost: they
-//! are shared and bounded as those for pipes are (`pipe_threads`). Not here: the memory itself (sluice-membuf).
+//! A script can pass its descriptor on, and have another process keep the lock of the memfd for as long as it likes: by a write from memory
+//! that never comes (FUSE, userfaultfd). Whoever calls fallocate(2) for the memfd waits then, and no signal ends that. So the threads that
+//! do it may be lost: they are shared and bounded as those for pipes are (`pipe_threads`).
 
 use std::any::Any;
 use std::ops::{Deref, DerefMut};
@@ -13,11 +13,7 @@ use std::time::Duration;
 use sluice_membuf::{Release, Segment};
 use tokio::sync::oneshot;
 
-use crate::process::pipe_owner::PipeOwner;
-use crate::process::pipe_threads::{PipeThreads, Work};
-
-/// The name in messages.
-const CHANNEL: &str = "memory buffer";
+use crate::process::{PipeOwner, PipeThreads, Work};
 
 /// The time between two turns of a worker, in which it checks the threads.
 const TURN: Duration = Duration::from_secs(1);
@@ -25,7 +21,6 @@ const TURN: Duration = Duration::from_secs(1);
 /// How long a user has no memory buffers after a script of his has kept the event loop waiting.
 const REFUSAL: Duration = Duration::from_secs(600);
 
-/// The memory buffer of a process.
 #[derive(Debug)]
 pub(crate) struct BufferMemory {
     segment: Segment,
@@ -37,7 +32,6 @@ pub(crate) struct BufferMemory {
 pub(crate) type Done<T> = oneshot::Receiver<(BufferMemory, T)>;
 
 impl BufferMemory {
-    /// The memory of a process that has started.
     pub(crate) fn new(mut segment: Segment, owner: &Arc<PipeOwner>, threads: &PipeThreads) -> BufferMemory {
         segment.set_release(release(owner, threads));
         BufferMemory {
@@ -88,8 +82,7 @@ impl BufferMemory {
                 let _ = send.send((memory, result));
             }
         };
-        let call = Box::new(call);
-        threads.perform(&owner, CHANNEL, Work::Memory { bytes, call });
+        perform(&threads, &owner, bytes, Box::new(call));
         done
     }
 }
@@ -98,9 +91,13 @@ impl BufferMemory {
 pub(crate) fn release(owner: &Arc<PipeOwner>, threads: &PipeThreads) -> Release {
     let (owner, threads) = (Arc::clone(owner), threads.clone());
     Arc::new(move |garbage| {
-        let call = Box::new(move || drop(garbage));
-        threads.perform(&owner, CHANNEL, Work::Memory { bytes: 0, call });
+        perform(&threads, &owner, 0, Box::new(move || drop(garbage)));
     })
+}
+
+fn perform(threads: &PipeThreads, owner: &Arc<PipeOwner>, bytes: u64, call: Box<dyn FnOnce() + Send>) {
+    let verb = "allocate or release";
+    threads.perform(owner, "memory buffer", Work::Call { verb, bytes, call });
 }
 
 impl Deref for BufferMemory {

@@ -1,7 +1,4 @@
 //! The environment that every script gets: LANG and TZ of the server, HOME and USER of its user, and a search path.
-//!
-//! Here: values that are the same for all scripts and requests. Not here: the variables of a request (`sluice_gateway`) and those that
-//! a route adds (`job`).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -36,7 +33,6 @@ pub(crate) fn default_environment() -> &'static [(&'static str, Vec<u8>)] {
     })
 }
 
-/// The search path of scripts.
 pub(crate) fn path_of_scripts() -> &'static OsStr {
     let path = default_environment().iter().find(|(name, _)| *name == "PATH");
     path.map_or(OsStr::new(DEFAULT_PATH), |(_, path)| OsStr::from_bytes(path))
@@ -49,7 +45,6 @@ pub(crate) fn possible_search_paths() -> [Vec<u8>; 2] {
 }
 
 /// The search path of a server process with another user than this one: without the directories below the home of this user, which are of no use for the other.
-#[must_use]
 pub fn search_path_of_another_user() -> OsString {
     let path = std::env::var_os("PATH").unwrap_or_default();
     OsString::from_vec(search_path(&path, home_of_starter().as_deref()))
@@ -68,11 +63,9 @@ fn search_path(path: &OsStr, left: Option<&[u8]>) -> Vec<u8> {
         let below = left.and_then(|home| directory.strip_prefix(home.strip_suffix(b"/").unwrap_or(home)));
         below.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
     };
-    let directories: Vec<&[u8]> = path.as_bytes().split(|byte| *byte == b':').collect();
-    let absolute: Vec<&[u8]> = directories
-        .into_iter()
-        .filter(|directory| directory.starts_with(b"/") && !is_left(directory))
-        .collect();
+    let directories = path.as_bytes().split(|byte| *byte == b':');
+    let is_used = |directory: &&[u8]| directory.starts_with(b"/") && !is_left(directory);
+    let absolute: Vec<&[u8]> = directories.filter(is_used).collect();
     match absolute.as_slice() {
         [] => OsString::from(DEFAULT_PATH).into_vec(),
         absolute => absolute.join(&b':'),

@@ -1,6 +1,4 @@
 //! Why a script process ends, and the record of it for reports. The first cause counts; its consequences are not recorded.
-//!
-//! Here: values. Not here: when a pool ends a process (`pool`), and the records of the pools (`pool_record`).
 
 use std::fmt;
 use std::time::Duration;
@@ -10,24 +8,15 @@ use sluice_launch::Exit;
 /// Why a script process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndCause {
-    /// The process has served one request, as CGI processes do.
     Served,
-    /// The pool has ended the process.
     Retired(Reason),
-    /// There was a fault in the exchange.
     Fault,
-    /// The client of the exchange has disconnected, and the process was not done in time.
     ClientGone,
-    /// The administrator has ended the request.
     RequestEnded,
-    /// The process wrote outside of a reply, or broke the protocol in another way after it.
     Misbehaved,
-    /// The process keeps one of its pipes locked.
     LocksPipe,
     LocksBuffer,
-    /// The server could not use the process.
     Unusable,
-    /// The server ends.
     Shutdown,
 }
 
@@ -51,27 +40,16 @@ impl fmt::Display for EndCause {
 /// Why the pool ends a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The process was idle for its idle lifetime.
     Idle,
-    /// The process has served its number of requests.
     Requests,
-    /// The process has run for its lifetime.
     Lifetime,
-    /// The process uses more memory than it may between requests.
     Memory,
-    /// The process has used most of the processor time after which the kernel ends it.
     ProcessorTime,
-    /// The script's file has changed.
     ScriptChanged,
-    /// A file has changed that the scripts have loaded, or the engine.
     SourceFileChanged,
-    /// The server ends or has another configuration.
     Shutdown,
-    /// Requests for other scripts wait for room.
     RoomForOthers,
-    /// The server has more processes than it keeps idle.
     SoftLimit,
-    /// The administrator has retired the script.
     Asked,
 }
 
@@ -93,7 +71,6 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A process that has ended.
 pub(crate) struct EndedProcess {
     pub pid: i32,
     /// `None` if it has ended by itself.

@@ -14,7 +14,6 @@ use tokio::time::{Instant, Sleep};
 /// to start.
 const FIRST_CHECK: Duration = Duration::from_millis(100);
 
-/// The timer of one exchange.
 pub(crate) struct IdleTimer {
     /// `None` if the script may be silent for any time.
     limit: Option<Duration>,
@@ -22,10 +21,11 @@ pub(crate) struct IdleTimer {
     deadline: Option<Deadline>,
     /// The script's own, which never extends the route's.
     own_deadline: Option<Deadline>,
-    waiting_since: Option<Instant>,
-    /// Silence before the next check.
+    /// The time since which the script is silent, while it is waited for.
+    pub waiting_since: Option<Instant>,
     check: Option<Duration>,
-    timer: KeptTimer,
+    /// For the next exchange of the process, too.
+    pub timer: KeptTimer,
 }
 
 /// The timer of the last exchange of a process, which is still set. A new one would be entered among those of the worker for each request,
@@ -49,10 +49,8 @@ impl Deadline {
     }
 }
 
-/// Which time is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expired {
-    /// The script was silent for the limit.
     Silence(Duration),
     /// The whole exchange took longer than this.
     Deadline(Duration),
@@ -73,12 +71,6 @@ impl IdleTimer {
         }
     }
 
-    /// The timer, for the next exchange of the process.
-    pub(crate) fn keep(self) -> KeptTimer {
-        self.timer
-    }
-
-    /// Begins with the checks again.
     pub(crate) fn check_again(&mut self) {
         self.check = Some(FIRST_CHECK);
     }
@@ -103,11 +95,6 @@ impl IdleTimer {
     /// The script has written or read something.
     pub(crate) fn progress(&mut self) {
         self.waiting_since = None;
-    }
-
-    /// The time since which the script is silent, while it is waited for.
-    pub(crate) fn waiting_since(&self) -> Option<Instant> {
-        self.waiting_since
     }
 
     /// The time for the whole exchange, if it is over, however busy the script is.
@@ -211,7 +198,7 @@ mod tests {
             let polled = poll_fn(|context| first.poll_expired(context));
             let _ = tokio::time::timeout(Duration::from_millis(40), polled).await;
             tokio::time::advance(Duration::from_millis(waited)).await;
-            let mut second = IdleTimer::new(Duration::from_secs(10), None, first.keep());
+            let mut second = IdleTimer::new(Duration::from_secs(10), None, first.timer);
             let begin = Instant::now();
             for expected in [100, 200, 400] {
                 let expired = poll_fn(|context| second.poll_expired(context)).await;

@@ -1,26 +1,21 @@
 //! The server's end of a script's standard input.
 //!
-//! Here: writing to it, taking out what a script has left unread, and its end within a body. Not here: the bytes (`pump`), and the pipe, which only
-//! threads touch (`pipe_writer`).
-//!
 //! A kept process has one pipe for the bodies of all its requests, so it reads no end-of-file after one. An engine of this server learns by
 //! an end-of-file within a body that the client has left: it raises an error in the script instead of taking a part of the body for all of it.
 //! The pipe has no writing end then. The reading end of the server keeps it, by which a new writing end is opened for the next request (proc(5)).
 //! Other programs may not know what it means, so their processes are stopped.
 
 use std::io;
-use std::os::fd::BorrowedFd;
-use std::task::{Context, Poll};
 
-use crate::process::pipe_writer::PipeWriter;
+use crate::process::PipeWriter;
 
 /// The server's end of a script's standard input.
 pub(crate) struct Input {
-    pipe: PipeWriter,
+    pub pipe: PipeWriter,
     /// The process knows what an end-of-file within a body means.
-    can_be_cut: bool,
-    /// The last `restore` has failed.
-    problem: Option<io::Error>,
+    pub can_be_cut: bool,
+    /// Why the last `restore` has failed, so that it cannot be used for another request.
+    pub problem: Option<io::Error>,
 }
 
 impl Input {
@@ -32,63 +27,12 @@ impl Input {
         }
     }
 
-    /// The input of a process that recognizes an end-of-file within a body.
-    pub(crate) fn that_can_be_cut(self) -> Input {
-        Input {
-            can_be_cut: true,
-            ..self
-        }
-    }
-
-    /// Whether the process recognizes an end-of-file within a body.
-    pub(crate) fn can_be_cut(&self) -> bool {
-        self.can_be_cut
-    }
-
-    /// Leaves the event loop of its worker.
-    pub(crate) fn rebind(self) -> Input {
-        Input {
-            pipe: self.pipe.rebind(),
-            ..self
-        }
-    }
-
-    /// The pipe.
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
-        self.pipe.as_fd()
-    }
-
-    /// Passes on what there is room for.
-    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.pipe.try_write(bytes)
-    }
-
-    /// Ready when there is room.
-    pub(crate) fn poll_write_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.pipe.poll_room(context)
-    }
-
-    /// Goes on with bytes that have found the pipe full, when there is room again.
-    pub(crate) fn drive(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        self.pipe.drive(context)
-    }
-
-    /// Ready when all bytes are in the pipe.
-    pub(crate) fn poll_flushed(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.pipe.poll_flushed(context)
-    }
-
     /// Whether all bytes are in the pipe, and it is not to end after them.
     pub(crate) fn is_idle(&self) -> bool {
-        self.pipe.is_flushed() && !self.pipe.is_truncated()
+        self.pipe.is_flushed() && !self.pipe.is_truncated
     }
 
-    /// Whether all bytes are in the pipe.
-    pub(crate) fn is_flushed(&self) -> bool {
-        self.pipe.is_flushed()
-    }
-
-    /// The script reads an end-of-file after the bytes that were passed on, if it knows what that means. `poll_flushed` brings it about.
+    /// The script reads an end-of-file after the bytes that were passed on, if it knows what that means. `poll_flushed` of the pipe brings it about.
     pub(crate) fn end_early(&mut self) {
         if self.can_be_cut {
             self.pipe.truncate();
@@ -97,17 +41,12 @@ impl Input {
 
     /// Whether `restore` has something to do. One system call.
     pub(crate) fn needs_restore(&self) -> bool {
-        self.pipe.is_truncated() || !self.pipe.is_all_read()
+        self.pipe.is_truncated || !self.pipe.is_all_read()
     }
 
     /// Discards the bytes that the script left unread, so that its next request does not begin with them; a truncated body can be followed by another one.
     pub(crate) async fn restore(&mut self) {
         self.problem = self.pipe.empty().await.err();
-    }
-
-    /// Why it cannot be used for another request, if that is so.
-    pub(crate) fn take_problem(&mut self) -> Option<io::Error> {
-        self.problem.take()
     }
 }
 
@@ -115,10 +54,11 @@ impl Input {
 mod tests {
     use std::future::poll_fn;
     use std::os::fd::OwnedFd;
+    use std::task::Poll;
 
     use super::*;
+    use crate::process::PipeOwner;
     use crate::process::pipe_end::{PipeEnd, Side};
-    use crate::process::pipe_owner::PipeOwner;
     use crate::process::pipe_threads::PipeThreads;
 
     /// An input, and the script's end of it.
@@ -134,15 +74,15 @@ mod tests {
 
     /// Writes to a pipe that has room.
     async fn write(input: &mut Input, bytes: &[u8]) -> io::Result<usize> {
-        let length = input.try_write(bytes)?;
-        poll_fn(|context| input.poll_flushed(context)).await;
+        let length = input.pipe.try_write(bytes)?;
+        poll_fn(|context| input.pipe.poll_flushed(context)).await;
         Ok(length)
     }
 
     #[tokio::test]
     async fn a_cut_pipe_is_at_its_end_until_it_is_restored() {
-        let (input, reader) = input();
-        let mut input = input.that_can_be_cut();
+        let (mut input, reader) = input();
+        input.can_be_cut = true;
         assert_eq!(write(&mut input, b"half").await.expect("room"), 4);
         input.end_early();
         assert!(write(&mut input, b"more").await.is_err());
@@ -151,7 +91,7 @@ mod tests {
         assert_eq!(rustix::io::read(&reader, &mut read).expect("an end"), 0);
         assert!(input.needs_restore());
         input.restore().await;
-        assert!(input.take_problem().is_none() && !input.needs_restore());
+        assert!(input.problem.is_none() && !input.needs_restore());
         assert_eq!(write(&mut input, b"next").await.expect("room"), 4);
         assert_eq!(rustix::io::read(&reader, &mut read).expect("bytes"), 4);
         assert_eq!(&read[..4], b"next");
@@ -160,26 +100,24 @@ mod tests {
     #[tokio::test]
     async fn bytes_that_the_pipe_had_no_room_for_come_before_the_end() {
         const BYTES: usize = 90_000;
-        let (input, reader) = input();
-        let mut input = input.that_can_be_cut();
+        let (mut input, reader) = input();
+        input.can_be_cut = true;
         let (part, mut written) = (vec![1; BYTES], 0);
         while written < BYTES {
-            poll_fn(|context| input.poll_write_ready(context))
-                .await
-                .expect("a pipe");
-            written += input.try_write(&part[written..]).expect("room");
+            poll_fn(|context| input.pipe.poll_room(context)).await.expect("a pipe");
+            written += input.pipe.try_write(&part[written..]).expect("room");
         }
         input.end_early();
-        assert!(!input.is_flushed(), "more than a pipe can hold");
+        assert!(!input.pipe.is_flushed(), "more than a pipe can hold");
         let script = std::thread::spawn(move || {
             let mut read = Vec::new();
             std::io::Read::read_to_end(&mut std::fs::File::from(reader), &mut read).expect("an end");
             read.len()
         });
-        poll_fn(|context| input.poll_flushed(context)).await;
+        poll_fn(|context| input.pipe.poll_flushed(context)).await;
         assert_eq!(script.join().expect("no panic"), BYTES);
         input.restore().await;
-        assert!(input.take_problem().is_none());
+        assert!(input.problem.is_none());
     }
 
     #[tokio::test]
@@ -188,17 +126,15 @@ mod tests {
         let (mut input, reader) = input();
         let (part, mut written) = (vec![1; BYTES], 0);
         while written < BYTES {
-            poll_fn(|context| input.poll_write_ready(context))
-                .await
-                .expect("a pipe");
-            written += input.try_write(&part[written..]).expect("room");
+            poll_fn(|context| input.pipe.poll_room(context)).await.expect("a pipe");
+            written += input.pipe.try_write(&part[written..]).expect("room");
         }
         let script = tokio::task::spawn_blocking(move || {
             let mut read = vec![0; BYTES];
             std::io::Read::read_exact(&mut std::fs::File::from(reader), &mut read).expect("all bytes");
         });
         let driven = poll_fn(|context| {
-            let _ = input.drive(context);
+            let _ = input.pipe.drive(context);
             Poll::<()>::Pending
         });
         tokio::select! {
@@ -209,8 +145,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_left_of_a_cut_body_is_discarded() {
-        let (input, reader) = input();
-        let mut input = input.that_can_be_cut();
+        let (mut input, reader) = input();
+        input.can_be_cut = true;
         assert_eq!(write(&mut input, b"unread").await.expect("room"), 6);
         input.end_early();
         input.restore().await;
@@ -238,12 +174,10 @@ mod tests {
         });
         let mut written = 0;
         while written < body.len() {
-            poll_fn(|context| input.poll_write_ready(context))
-                .await
-                .expect("a pipe");
-            written += input.try_write(&body[written..]).expect("room");
+            poll_fn(|context| input.pipe.poll_room(context)).await.expect("a pipe");
+            written += input.pipe.try_write(&body[written..]).expect("room");
         }
-        poll_fn(|context| input.poll_flushed(context)).await;
+        poll_fn(|context| input.pipe.poll_flushed(context)).await;
         assert!(script.join().expect("no panic") == body);
         assert!(!input.needs_restore());
     }
@@ -259,13 +193,11 @@ mod tests {
         });
         let (part, mut written) = (vec![1; 100_000], 0);
         while written < 8_000_000 {
-            poll_fn(|context| input.poll_write_ready(context))
-                .await
-                .expect("a pipe");
+            poll_fn(|context| input.pipe.poll_room(context)).await.expect("a pipe");
             let rest = part.len().min(8_000_000 - written);
-            written += input.try_write(&part[..rest]).expect("room");
+            written += input.pipe.try_write(&part[..rest]).expect("room");
         }
-        poll_fn(|context| input.poll_flushed(context)).await;
+        poll_fn(|context| input.pipe.poll_flushed(context)).await;
         script.join().expect("no panic");
     }
 }

@@ -1,7 +1,6 @@
 //! Which limit of its route has ended a script process, for the log, the error page and the reports.
 //!
 //! The kernel says only how a process ended: which signal, how much processor time it had used, and what its cgroup has counted.
-//! Not here: the limits themselves (`sluice_settings`), and how they are applied (`sluice_launch`).
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The mailbox: the server's end of a script's standard output, read without blocking.
 //!
-//! Here: a SOCK_STREAM socket (bytes), a SOCK_SEQPACKET socket (records), or a pipe for scripts that need one, which threads read (`pipe_reader`), and how much
-//! is read at a time: little for short replies, up to `CHUNK_BYTES_MAX` for a script that keeps the mailbox full. Not here: the meaning
-//! of the bytes (`relay`).
+//! Here: a SOCK_STREAM socket (bytes), a SOCK_SEQPACKET socket (records), or a pipe for scripts that need one, which threads read
+//! (`pipe_reader`), and how much is read at a time: little for short replies, up to `CHUNK_BYTES_MAX` for a script that keeps the mailbox
+//! full.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -17,9 +17,7 @@ use rustix::net::sockopt::set_socket_passcred;
 use sluice_settings as settings;
 use tokio::time::timeout;
 
-use crate::process::pipe_end::PipeEnd;
-use crate::process::pipe_reader::PipeReader;
-use crate::process::script_socket::{Record, ScriptSocket};
+use crate::process::{PipeEnd, PipeReader, Record, ScriptSocket};
 
 /// Size of the first reads, bytes: most replies fit.
 const READ_BYTES_MIN: usize = 16 << 10;
@@ -45,11 +43,8 @@ const ROOMY_BYTES: usize = 128 << 10;
 /// Room for records that is allocated at a time, bytes. Short records share it.
 const RECORD_BUFFER_BYTES: usize = 128 << 10;
 
-/// The reading end of a mailbox.
 pub(crate) enum Mailbox {
-    /// A socket without record boundaries.
     Stream(Stream),
-    /// A socket that keeps record boundaries.
     Record(Records),
     /// A pipe, for a script that opens it by a name.
     Pipe(PipeReader),
@@ -84,7 +79,6 @@ impl Mailbox {
         })
     }
 
-    /// A mailbox that is a pipe.
     pub(crate) fn of_pipe(end: PipeEnd) -> io::Result<Mailbox> {
         Ok(Mailbox::Pipe(PipeReader::new(end, PIPE_BYTES)?))
     }
@@ -103,9 +97,7 @@ impl Mailbox {
         matches!(self, Mailbox::Pipe(pipe) if pipe.shared().has_bytes())
     }
 
-    /// The bytes or the record that are there at this moment; `WouldBlock` if there are none.
-    ///
-    /// `poll_read` relies on the event loop's last readiness event, which may be older than what the caller already knows, such as
+    /// The bytes or the record that are there at this moment; `WouldBlock` if there are none. `poll_read` relies on the event loop's last readiness event, which may be older than what the caller already knows, such as
     /// the end of the process.
     pub(crate) fn read_now(&mut self) -> io::Result<Option<Bytes>> {
         match self {
@@ -196,8 +188,7 @@ impl Mailbox {
         }
     }
 
-    /// The reply is complete: releases the memory that was held for it. What a short one has left is put into `spare`, for the next one of
-    /// any process.
+    /// The reply is complete: releases its memory. What a short one has left is put into `spare`, for the next one of any process.
     pub(crate) fn end_reply(&mut self, spare: &Cell<BytesMut>) {
         match self {
             Mailbox::Stream(stream) => stream.end_reply(spare),
@@ -206,30 +197,20 @@ impl Mailbox {
         }
     }
 
-    /// Moves to the event loop of the calling worker.
-    pub(crate) fn rebind(self) -> io::Result<Mailbox> {
-        Ok(match self {
-            Mailbox::Stream(stream) => Mailbox::Stream(Stream {
-                socket: stream.socket.rebind()?,
-                ..stream
-            }),
-            Mailbox::Record(records) => Mailbox::Record(Records {
-                socket: records.socket.rebind()?,
-                ..records
-            }),
-            Mailbox::Pipe(pipe) => Mailbox::Pipe(pipe.rebind()?),
-        })
+    pub(crate) fn rebind(&mut self) -> io::Result<()> {
+        match self {
+            Mailbox::Stream(stream) => stream.socket.rebind(),
+            Mailbox::Record(records) => records.socket.rebind(),
+            Mailbox::Pipe(pipe) => pipe.rebind(),
+        }
     }
 }
 
 /// The state of a mailbox between two replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Silence {
-    /// No output has arrived.
     Kept,
-    /// The script has written something.
     Broken,
-    /// The script has closed the mailbox, or has ended.
     Closed,
 }
 
@@ -244,7 +225,6 @@ impl Silence {
     }
 }
 
-/// A socket without boundaries.
 pub(crate) struct Stream {
     socket: ScriptSocket,
     buffer: BytesMut,

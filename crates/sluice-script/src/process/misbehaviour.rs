@@ -1,43 +1,28 @@
 //! Log lines about kept processes that write when no reply is awaited from them: the script's fault, and any number of them.
-//!
-//! Here: the wording, and the limit. Not here: how it is noticed (`relay`, `cgiplus`, `ending`); each such process is stopped.
 
 use std::time::Instant;
 
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 
-use crate::process::script_process::Process;
+use crate::process::Process;
 
 /// Lines of one worker in each interval; further ones are counted. A script that does it once does it with each reply.
 const LINES_MAX: u32 = 10;
 
-/// When a process wrote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Output {
-    /// Together with the sentinel that ended its reply.
-    AfterSentinel,
-    /// While it was idle.
-    BetweenRequests,
-    /// Before it had read the request that was sent to it.
-    BeforeRequest,
-}
+pub(crate) const AFTER_SENTINEL: &str = "after the sentinel that ended its reply (CGIPLUSEOF)";
+pub(crate) const BETWEEN_REQUESTS: &str = "between two requests, after the sentinel that ended its reply (CGIPLUSEOF)";
+pub(crate) const BEFORE_REQUEST: &str = "before it had read its request; another process gets the request";
 
-/// The log of one worker.
 #[derive(Default)]
 pub(crate) struct MisbehaviourLog(RateLimitedLog);
 
 impl MisbehaviourLog {
-    /// Logs that the process has written out of turn and is stopped, or counts it.
-    pub(crate) fn log(&self, process: &Process, output: Output) {
+    /// Logs that the process has written out of turn, at this time, and is stopped, or counts it.
+    pub(crate) fn log(&self, process: &Process, when: &str) {
         self.advance();
         if !self.0.admits(LINES_MAX, RateLimitedLog::INTERVAL, Instant::now()) {
             return;
         }
-        let when = match output {
-            Output::AfterSentinel => "after the sentinel that ended its reply (CGIPLUSEOF)",
-            Output::BetweenRequests => "between two requests, after the sentinel that ended its reply (CGIPLUSEOF)",
-            Output::BeforeRequest => "before it had read its request; another process gets the request",
-        };
         tracing::warn!("{}: stopped, because it wrote {when}", process.describe());
     }
 
@@ -47,6 +32,7 @@ impl MisbehaviourLog {
     }
 }
 
+/// The last count is not lost, as everywhere where lines are counted.
 impl Drop for MisbehaviourLog {
     fn drop(&mut self) {
         log_suppressed(self.0.take());

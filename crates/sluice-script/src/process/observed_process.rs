@@ -1,7 +1,7 @@
 //! The activity of a process at one moment, for the events of WATCH about a silent script: it runs, or waits in a system call.
 //!
-//! Here: what the launcher reads in `/proc/PID/stat`, `syscall`, `fd` and `task` (proc(5)), the wording, and when to look while a script is silent.
-//! Not here: which silence is a fault (`blocked_read`, `idle_timer`). What the kernel does not say is left out.
+//! Here: what the launcher reads in `/proc/PID/stat`, `syscall`, `fd` and `task` (proc(5)), the wording, and when to look while a script is
+//! silent. What the kernel does not say is left out.
 
 use std::fmt::Write as _;
 use std::future::Future;
@@ -17,7 +17,6 @@ use tokio::time::{Instant, Sleep};
 const SECONDS: [u64; 6] = [1, 2, 5, 10, 20, 30];
 const LAST: u64 = 30;
 
-/// Child processes that are named.
 const CHILDREN_MAX: usize = 3;
 
 /// Clock ticks in a second, in the files of /proc on all usual kernels (USER_HZ).
@@ -63,37 +62,25 @@ const CALLS: [(u32, u32, &str, bool); 36] = [
     (426, 426, "io_uring_enter", true),
 ];
 
-/// The activity of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ObservedProcess {
     /// The state as in ps(1): `R`, `S`, `D` …
     state: char,
-    /// The system call that its main thread waits in.
     call: Option<Call>,
-    /// Processor time so far.
     processor_time: Duration,
     threads: u64,
-    children: Vec<Child>,
+    children: Vec<(String, String)>,
 }
 
-/// A system call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Call {
+pub(crate) struct Call {
     number: u32,
-    name: Option<&'static str>,
+    pub name: Option<&'static str>,
     descriptor: Option<u32>,
-    /// The file of the descriptor.
     file: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Child {
-    pid: String,
-    name: String,
-}
-
 impl ObservedProcess {
-    /// Interprets the observation of a process.
     fn of(raw: Raw) -> Option<ObservedProcess> {
         let mut observed = ObservedProcess::from_stat(&raw.stat)?;
         observed.call = Call::from_line(&raw.call);
@@ -101,12 +88,7 @@ impl ObservedProcess {
             call.file = raw.file.map(|file| file.link);
         }
         let children = raw.children.into_iter().take(CHILDREN_MAX);
-        observed.children = children
-            .map(|child| Child {
-                pid: child.pid.to_string(),
-                name: child.name,
-            })
-            .collect();
+        observed.children = children.map(|child| (child.pid.to_string(), child.name)).collect();
         Some(observed)
     }
 
@@ -142,15 +124,12 @@ impl ObservedProcess {
             (None, 'D') => "it waits for a disk".to_owned(),
             (None, _) => "it waits".to_owned(),
         };
-        let _ = write!(
-            text,
-            "; {:.2} s of processor time so far",
-            self.processor_time.as_secs_f64()
-        );
+        let seconds = self.processor_time.as_secs_f64();
+        let _ = write!(text, "; {seconds:.2} s of processor time so far");
         if self.threads > 1 {
             let _ = write!(text, "; {} threads", self.threads);
         }
-        for (index, Child { pid, name }) in self.children.iter().enumerate() {
+        for (index, (pid, name)) in self.children.iter().enumerate() {
             let separator = if index == 0 { "; child processes:" } else { "," };
             let _ = write!(text, "{separator} {pid} ({name})");
         }
@@ -160,7 +139,7 @@ impl ObservedProcess {
 
 impl Call {
     /// A line of `/proc/PID/syscall`: `0 0x3 0x7ffd…`. `None` if the process runs.
-    fn from_line(line: &str) -> Option<Call> {
+    pub(crate) fn from_line(line: &str) -> Option<Call> {
         let mut words = line.split_ascii_whitespace();
         let number: u32 = words.next()?.parse().ok()?;
         let first = words.next()?.strip_prefix("0x")?;
@@ -204,17 +183,12 @@ impl Call {
 /// When a silent process is observed, and the observation.
 pub(crate) struct SilenceTimer {
     since: Instant,
-    /// Observations so far.
     count: u64,
     /// The first observation is at once.
     is_due: bool,
     timer: Option<Pin<Box<Sleep>>>,
-    task: Option<Observation>,
-}
-
-struct Observation {
-    silent: Duration,
-    task: JoinHandle<Option<ObservedProcess>>,
+    /// The silence before the observation, and its result.
+    task: Option<(Duration, JoinHandle<Option<ObservedProcess>>)>,
 }
 
 impl Default for SilenceTimer {
@@ -241,7 +215,6 @@ impl SilenceTimer {
         }
     }
 
-    /// The script is not silent now.
     pub(crate) fn restart(&mut self) {
         self.is_due = false;
         self.since = Instant::now();
@@ -256,7 +229,7 @@ impl SilenceTimer {
         context: &mut Context<'_>,
     ) -> Poll<(Duration, Option<Box<ObservedProcess>>)> {
         loop {
-            if let Some(Observation { silent, task }) = &mut self.task {
+            if let Some((silent, task)) = &mut self.task {
                 let observed = ready!(Pin::new(task).poll(context)).ok().flatten();
                 let silent = *silent;
                 self.task = None;
@@ -284,32 +257,25 @@ impl SilenceTimer {
     fn observe(&mut self, probe: &Probe, silent: Duration) {
         let probe = probe.clone();
         let task = spawn_blocking(move || ObservedProcess::of(probe.observe()?));
-        self.task = Some(Observation { silent, task });
+        self.task = Some((silent, task));
     }
 }
 
 /// The silence before the observation of this number.
 fn silence(number: u64) -> Duration {
-    let index = usize::try_from(number).unwrap_or(usize::MAX);
-    let further = (number + 1).saturating_sub(SECONDS.len() as u64) * LAST;
-    Duration::from_secs(
-        SECONDS
-            .get(index)
-            .copied()
-            .unwrap_or(SECONDS[SECONDS.len() - 1] + further),
-    )
+    let listed = usize::try_from(number).ok().and_then(|index| SECONDS.get(index));
+    let further = || (number + 2 - SECONDS.len() as u64) * LAST;
+    Duration::from_secs(listed.copied().unwrap_or_else(further))
 }
 
 /// A time as it is shown: `12 ms`, `3.4 s`.
 pub(crate) fn time_text(time: Duration) -> String {
-    let mut text = String::new();
-    let _ = match time.as_secs() {
-        0 if time.as_millis() < 10 => write!(text, "{:.1} ms", time.as_secs_f64() * 1000.0),
-        0 => write!(text, "{} ms", time.as_millis()),
-        1..100 => write!(text, "{:.1} s", time.as_secs_f64()),
-        seconds => write!(text, "{seconds} s"),
-    };
-    text
+    match time.as_secs() {
+        0 if time.as_millis() < 10 => format!("{:.1} ms", time.as_secs_f64() * 1000.0),
+        0 => format!("{} ms", time.as_millis()),
+        1..100 => format!("{:.1} s", time.as_secs_f64()),
+        seconds => format!("{seconds} s"),
+    }
 }
 
 #[cfg(test)]
@@ -334,6 +300,7 @@ mod tests {
     fn system_calls_are_named_with_what_they_wait_for() {
         let call = |line: &str| Call::from_line(line).unwrap().text(|_| None);
         assert_eq!(call("0 0x3 0x7ffd 0x1 0x0 0x0 0x0 0x7ffe 0x7f\n"), "read(3)");
+        assert_eq!(call("1 0x3 0x7ffd 0x1 0x0 0x0 0x0 0x7ffe 0x7f\n"), "write(3)");
         let mut named = Call::from_line("0 0x0 0x7ffd").unwrap();
         named.file = Some("pipe:[7]".into());
         assert_eq!(

@@ -1,6 +1,4 @@
 //! The reading of a pipe of a script process: the event loop says when, a thread does it (`pipe_threads`).
-//!
-//! Not here: what becomes of the bytes (`stderr`, `mailbox`).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,8 +10,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use tokio::net::unix::pipe;
 
-use crate::process::pipe_end::PipeEnd;
-use crate::process::pipe_threads::{Transfer, Work};
+use crate::process::{PipeEnd, Transfer, Work};
 
 /// The reader of a pipe, on one event loop.
 pub(crate) struct PipeReader {
@@ -25,7 +22,6 @@ pub(crate) struct PipeReader {
 /// A pipe that is read, as the event loop and the threads share it.
 pub(crate) struct ReaderShared {
     end: PipeEnd,
-    /// Bytes of a read.
     chunk_bytes: usize,
     state: Mutex<State>,
 }
@@ -33,32 +29,26 @@ pub(crate) struct ReaderShared {
 #[derive(Default)]
 struct State {
     bytes: Vec<u8>,
-    /// A thread has the job to read.
     is_working: bool,
     is_at_end: bool,
     waker: Option<Waker>,
 }
 
 impl PipeReader {
-    /// Registers the pipe with the calling worker's event loop.
     pub(crate) fn new(end: PipeEnd, chunk_bytes: usize) -> io::Result<PipeReader> {
-        PipeReader::of(Arc::new(ReaderShared {
+        let shared = ReaderShared {
             end,
             chunk_bytes,
             state: Mutex::default(),
-        }))
-    }
-
-    fn of(shared: Arc<ReaderShared>) -> io::Result<PipeReader> {
-        let registered = pipe::Receiver::from_owned_fd_unchecked(shared.end.duplicate()?)?;
+        };
+        let registered = shared.register()?;
+        let shared = Arc::new(shared);
         Ok(PipeReader { registered, shared })
     }
 
-    /// Moves to the event loop of the calling worker.
-    pub(crate) fn rebind(self) -> io::Result<PipeReader> {
-        let PipeReader { registered, shared } = self;
-        drop(registered);
-        PipeReader::of(shared)
+    pub(crate) fn rebind(&mut self) -> io::Result<()> {
+        self.registered = self.shared.register()?;
+        Ok(())
     }
 
     pub(crate) fn shared(&self) -> &Arc<ReaderShared> {
@@ -84,7 +74,6 @@ impl PipeReader {
         Poll::Pending
     }
 
-    /// Has a thread read.
     fn begin(&self, mut state: MutexGuard<'_, State>, context: &Context<'_>) {
         state.is_working = true;
         state.waker = Some(context.waker().clone());
@@ -93,7 +82,6 @@ impl PipeReader {
         self.shared.end.perform(Work::Transfer(shared));
     }
 
-    /// The next bytes; `None` at the end.
     pub(crate) fn poll_read(&self, context: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
         loop {
             let mut state = self.shared.lock();
@@ -127,6 +115,10 @@ impl PipeReader {
 }
 
 impl ReaderShared {
+    fn register(&self) -> io::Result<pipe::Receiver> {
+        pipe::Receiver::from_owned_fd_unchecked(self.end.duplicate()?)
+    }
+
     /// Whether there is anything that nobody has taken. One system call, which takes no lock of the pipe.
     pub(crate) fn has_bytes(&self) -> bool {
         let state = self.lock();
@@ -149,7 +141,6 @@ impl ReaderShared {
 }
 
 impl Transfer for ReaderShared {
-    /// Reads once.
     fn transfer(&self) {
         let mut bytes = Vec::with_capacity(self.chunk_bytes);
         let read = loop {

@@ -10,14 +10,12 @@
 //!      ▲                                                      │
 //!      └────────────── wakes the task that waits ─────────────┘
 //! ```
-//! A thread that does not come back is left to its pipe, and another is started for the other jobs. A job that takes too long ends its script process. Jobs
-//! of one user run `RUNNING_OF_USER_MAX` at once, further ones wait; a user whose jobs all hang gets no new process. Not here: the jobs themselves
-//! (`pipe_reader`, `pipe_writer`), and whose process it is (`pipe_owner`).
+//! A thread that does not come back is left to its pipe, and another is started for the other jobs. A job that takes too long ends its
+//! script process. Jobs of one user run `RUNNING_OF_USER_MAX` at once, further ones wait; a user whose jobs all hang gets no new process.
 
 use std::collections::VecDeque;
-use std::ffi::{CStr, OsStr};
+use std::ffi::OsStr;
 use std::fmt;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -28,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use sluice_launch::{RunAs, UNKNOWN_USER};
 
-use crate::process::pipe_owner::{Blocked, Object, PipeOwner};
+use crate::process::EndCause;
 
 /// Threads that are kept.
 const THREADS: usize = 2;
@@ -44,19 +42,23 @@ const SLOW: Duration = Duration::from_millis(5);
 
 /// The differences between the threads for pipes and those for memory.
 struct Kind {
-    object: Object,
-    /// The name of each thread.
+    /// Why a job does not come to its end, and the cause of the end of its script process then.
+    why: &'static str,
+    cause: EndCause,
+    /// A job may take long, and those behind it need not wait for the next turn.
+    is_long: bool,
     name: &'static str,
     /// Threads that are busy shortly, before others wait for them.
     threads: usize,
     /// A job that takes longer ends its script process.
     hung: Duration,
-    /// The objects that are locked, in messages.
     locked: &'static str,
 }
 
-const PIPES: Kind = Kind {
-    object: Object::Pipe,
+static PIPES: Kind = Kind {
+    why: "a system call of the script keeps this pipe locked (splice(2), sendfile(2), or a read or write of memory that does not answer)",
+    cause: EndCause::LocksPipe,
+    is_long: false,
     name: "script-pipes",
     // Each job takes some microseconds.
     threads: THREADS,
@@ -64,8 +66,10 @@ const PIPES: Kind = Kind {
     locked: "pipes are free that its scripts keep locked (splice(2) and its like)",
 };
 
-const BUFFERS: Kind = Kind {
-    object: Object::Memory,
+static BUFFERS: Kind = Kind {
+    why: "a process that has its descriptor keeps this memory locked (a write to it from memory that does not answer)",
+    cause: EndCause::LocksBuffer,
+    is_long: true,
     name: "script-buffers",
     // An allocation takes milliseconds, and several processors share them.
     threads: 16,
@@ -80,7 +84,6 @@ const NANOSECONDS_OF_BYTE: u64 = 4;
 /// Descriptors that wait to be closed at the next turn of a thread, before one is woken for them.
 const CLOSINGS_MAX: usize = 16;
 
-/// Bytes of a thread's stack.
 const STACK_BYTES: usize = 256 << 10;
 
 /// The threads, for everybody who holds a pipe.
@@ -88,10 +91,9 @@ const STACK_BYTES: usize = 256 << 10;
 pub(crate) struct PipeThreads(Arc<Shared>);
 
 struct Shared {
-    kind: Kind,
+    kind: &'static Kind,
     state: Mutex<State>,
     work: Condvar,
-    /// Jobs that hang.
     hung: AtomicUsize,
     /// Users in `State::waited`.
     waited: AtomicUsize,
@@ -104,9 +106,7 @@ struct State {
     jobs: VecDeque<Job>,
     running: Vec<Running>,
     threads: usize,
-    /// Threads that wait for a job.
     idle: usize,
-    /// The number of the next job.
     number: u64,
     /// Users who get no new process.
     refused: Vec<u32>,
@@ -117,36 +117,28 @@ struct State {
 
 struct Job {
     owner: Arc<PipeOwner>,
-    /// The channel, for messages.
     channel: &'static str,
     work: Work,
 }
 
-/// The work of a job.
 pub(crate) enum Work {
-    /// A pipe is read or written.
     Transfer(Arc<dyn Transfer>),
-    /// Something rare.
-    Call(Box<dyn FnOnce() + Send>),
-    /// Memory is allocated or released.
-    Memory {
-        /// The most bytes that are allocated.
+    /// Something rare: a pipe is emptied, or up to so many bytes of memory are allocated or released.
+    Call {
+        verb: &'static str,
         bytes: u64,
         call: Box<dyn FnOnce() + Send>,
     },
     Close(OwnedFd),
 }
 
-/// A pipe that is read or written.
 pub(crate) trait Transfer: Send + Sync {
     /// Reads or writes it; on a thread.
     fn transfer(&self);
 
-    /// The operation, in messages.
     fn verb(&self) -> &'static str;
 }
 
-/// A job that a thread has begun.
 struct Running {
     number: u64,
     since: Instant,
@@ -160,15 +152,14 @@ struct Running {
 impl PipeThreads {
     /// The threads of a server for pipes; none is started before there is a job.
     pub(crate) fn new() -> PipeThreads {
-        PipeThreads::of(PIPES)
+        PipeThreads::of(&PIPES)
     }
 
-    /// The threads of a server for memory buffers.
     pub(crate) fn for_buffers() -> PipeThreads {
-        PipeThreads::of(BUFFERS)
+        PipeThreads::of(&BUFFERS)
     }
 
-    fn of(kind: Kind) -> PipeThreads {
+    fn of(kind: &'static Kind) -> PipeThreads {
         PipeThreads(Arc::new(Shared {
             kind,
             state: Mutex::default(),
@@ -181,30 +172,18 @@ impl PipeThreads {
 
     /// Has a job done soon.
     pub(crate) fn perform(&self, owner: &Arc<PipeOwner>, channel: &'static str, work: Work) {
-        let job = Job {
-            owner: Arc::clone(owner),
-            channel,
-            work,
-        };
         let mut state = self.0.lock();
-        state.jobs.push_back(job);
+        state.add(owner, channel, work);
         self.0.see_to_threads(state);
     }
 
     /// Closes a descriptor at the next turn of a thread, which may be a second later.
     pub(crate) fn close_later(&self, owner: &Arc<PipeOwner>, channel: &'static str, end: OwnedFd) {
         let mut state = self.0.lock();
-        state.add_closing(owner, channel, end);
+        state.add(owner, channel, Work::Close(end));
         if state.jobs.len() >= CLOSINGS_MAX {
             self.0.see_to_threads(state);
         }
-    }
-
-    /// Closes a descriptor soon: the other side waits for the end.
-    pub(crate) fn close(&self, owner: &Arc<PipeOwner>, channel: &'static str, end: OwnedFd) {
-        let mut state = self.0.lock();
-        state.add_closing(owner, channel, end);
-        self.0.see_to_threads(state);
     }
 
     /// Ends script processes whose pipes have kept a thread for too long, and has another thread do what waits. Each worker calls this once a second.
@@ -224,7 +203,7 @@ impl PipeThreads {
         let refused = state.newly_refused();
         self.0.see_to_threads(state);
         for (owner, blocked, time_limit) in hung {
-            owner.end_process(blocked, time_limit);
+            (owner.end)(blocked, time_limit);
         }
         for owner in refused {
             tracing::error!(
@@ -261,31 +240,29 @@ impl PipeThreads {
         }
         // Outside of the lock. The script has just been found by the same call.
         let owner = match run_as {
-            RunAs::Owner(file) => uid_of(file),
+            RunAs::Owner(file) => std::fs::metadata(OsStr::from_bytes(file.to_bytes()))
+                .ok()
+                .map(|about| about.uid()),
             RunAs::Usual | RunAs::User(_) => self.noted_user(run_as),
         };
         let state = self.0.lock();
         let is_refused = |uid: &u32| state.refused.contains(uid);
         let has_user = |running: &&Running| running.owner.runs_as(run_as);
-        owner.is_some_and(|uid| is_refused(&uid))
-            || state
-                .running
-                .iter()
-                .filter(has_user)
-                .any(|running| is_refused(&running.owner.uid()))
+        let mut running = state.running.iter().filter(has_user);
+        owner.is_some_and(|uid| is_refused(&uid)) || running.any(|running| is_refused(&running.owner.uid))
     }
 
     /// Whether too many jobs for the user of a process hang.
     pub(crate) fn refuses_owner(&self, owner: &PipeOwner) -> bool {
         // Relaxed: it says only whether to look.
-        self.0.hung.load(Ordering::Relaxed) >= RUNNING_OF_USER_MAX && self.0.lock().refused.contains(&owner.uid())
+        self.0.hung.load(Ordering::Relaxed) >= RUNNING_OF_USER_MAX && self.0.lock().refused.contains(&owner.uid)
     }
 
     /// A script of this owner's user has kept the event loop waiting.
     pub(crate) fn note_wait(&self, owner: &PipeOwner) {
         let mut state = self.0.lock();
-        state.waited.retain(|(uid, _)| *uid != owner.uid());
-        state.waited.push((owner.uid(), Instant::now()));
+        state.waited.retain(|(uid, _)| *uid != owner.uid);
+        state.waited.push((owner.uid, Instant::now()));
         self.0.waited.store(state.waited.len(), Ordering::Relaxed);
     }
 
@@ -298,7 +275,7 @@ impl PipeThreads {
         let mut state = self.0.lock();
         state.waited.retain(|(_, at)| at.elapsed() < time);
         self.0.waited.store(state.waited.len(), Ordering::Relaxed);
-        state.waited.iter().any(|(uid, _)| *uid == owner.uid())
+        state.waited.iter().any(|(uid, _)| *uid == owner.uid)
     }
 
     /// How long an allocation of `bytes` bytes may take before it counts as hung.
@@ -311,12 +288,6 @@ impl PipeThreads {
         self.0.lock().is_closed = true;
         self.0.work.notify_all();
     }
-}
-
-/// The owner of a file.
-fn uid_of(file: &CStr) -> Option<u32> {
-    let about = std::fs::metadata(OsStr::from_bytes(file.to_bytes())).ok()?;
-    Some(about.uid())
 }
 
 impl Shared {
@@ -340,19 +311,13 @@ impl Shared {
         }
         state.threads += 1;
         drop(state);
-        if let Err(error) = self.start_thread() {
+        let shared = Arc::clone(self);
+        let thread = thread::Builder::new().name(self.kind.name.into());
+        if let Err(error) = thread.stack_size(STACK_BYTES).spawn(move || shared.run()) {
             // The next turn tries again.
             self.lock().threads -= 1;
             tracing::error!("no thread {}: {error}", self.kind.name);
         }
-    }
-
-    fn start_thread(self: &Arc<Shared>) -> io::Result<()> {
-        let shared = Arc::clone(self);
-        let thread = thread::Builder::new()
-            .name(self.kind.name.into())
-            .stack_size(STACK_BYTES);
-        thread.spawn(move || shared.run()).map(drop)
     }
 
     /// A thread: does jobs until it is one too many.
@@ -360,11 +325,10 @@ impl Shared {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.take() {
-                let number = state.begin(&job, &self.kind);
-                match self.kind.object {
-                    Object::Pipe => drop(state),
-                    // It may take long, and the jobs behind it need not wait for the next turn.
-                    Object::Memory => self.see_to_threads(state),
+                let number = state.begin(&job, self.kind);
+                match self.kind.is_long {
+                    true => self.see_to_threads(state),
+                    false => drop(state),
                 }
                 job.work.run();
                 state = self.lock();
@@ -389,15 +353,13 @@ impl State {
         if self.running.len() < RUNNING_OF_USER_MAX {
             return self.jobs.pop_front();
         }
-        let at = self
-            .jobs
-            .iter()
-            .position(|job| self.running_of(job.owner.uid()) < RUNNING_OF_USER_MAX)?;
+        let may_run = |job: &Job| self.running_of(job.owner.uid) < RUNNING_OF_USER_MAX;
+        let at = self.jobs.iter().position(may_run)?;
         self.jobs.remove(at)
     }
 
     fn running_of(&self, uid: u32) -> usize {
-        self.running.iter().filter(|running| running.owner.uid() == uid).count()
+        self.running.iter().filter(|running| running.owner.uid == uid).count()
     }
 
     fn begin(&mut self, job: &Job, kind: &Kind) -> u64 {
@@ -410,14 +372,14 @@ impl State {
             blocked: Blocked {
                 verb: job.work.verb(),
                 channel: job.channel,
-                object: kind.object,
+                why: kind.why,
+                cause: kind.cause,
             },
             is_hung: false,
         });
         self.number
     }
 
-    /// Whether the job has hung.
     fn end(&mut self, number: u64) -> bool {
         let at = self.running.iter().position(|running| running.number == number);
         let ended = at.map(|at| self.running.swap_remove(at));
@@ -431,17 +393,12 @@ impl State {
 
     /// Users all of whose jobs hang.
     fn full_users(&self) -> Vec<u32> {
-        let hung = || {
-            self.running
-                .iter()
-                .filter(|running| running.is_hung)
-                .map(|running| running.owner.uid())
-        };
-        let count = |uid| hung().filter(|other| *other == uid).count();
-        let mut users: Vec<u32> = hung().filter(|uid| count(*uid) >= RUNNING_OF_USER_MAX).collect();
-        users.sort_unstable();
-        users.dedup();
-        users
+        let hung = self.running.iter().filter(|running| running.is_hung);
+        let mut hung: Vec<u32> = hung.map(|running| running.owner.uid).collect();
+        hung.sort_unstable();
+        let of_users = hung.chunk_by(|one, other| one == other);
+        let full = of_users.filter(|jobs| jobs.len() >= RUNNING_OF_USER_MAX);
+        full.map(|jobs| jobs[0]).collect()
     }
 
     /// Refuses processes to users all of whose jobs hang. Returns one of the processes of each that was not refused before.
@@ -450,7 +407,7 @@ impl State {
         for uid in self.full_users() {
             if !self.refused.contains(&uid) {
                 self.refused.push(uid);
-                let running = self.running.iter().find(|running| running.owner.uid() == uid);
+                let running = self.running.iter().find(|running| running.owner.uid == uid);
                 owners.extend(running.map(|running| Arc::clone(&running.owner)));
             }
         }
@@ -464,12 +421,9 @@ impl State {
         self.running.iter().filter(is_short).count()
     }
 
-    fn add_closing(&mut self, owner: &Arc<PipeOwner>, channel: &'static str, end: OwnedFd) {
-        self.jobs.push_back(Job {
-            owner: Arc::clone(owner),
-            channel,
-            work: Work::Close(end),
-        });
+    fn add(&mut self, owner: &Arc<PipeOwner>, channel: &'static str, work: Work) {
+        let owner = Arc::clone(owner);
+        self.jobs.push_back(Job { owner, channel, work });
     }
 }
 
@@ -477,7 +431,7 @@ impl Work {
     fn run(self) {
         match self {
             Work::Transfer(pipe) => pipe.transfer(),
-            Work::Call(call) | Work::Memory { call, .. } => call(),
+            Work::Call { call, .. } => call(),
             Work::Close(end) => drop(end),
         }
     }
@@ -485,17 +439,15 @@ impl Work {
     fn verb(&self) -> &'static str {
         match self {
             Work::Transfer(pipe) => pipe.verb(),
-            Work::Call(_) => "empty",
-            Work::Memory { .. } => "allocate or release",
+            Work::Call { verb, .. } => verb,
             Work::Close(_) => "close",
         }
     }
 
-    /// The time that it takes by its size.
     fn duration(&self) -> Duration {
         match self {
-            Work::Memory { bytes, .. } => time_of(*bytes),
-            Work::Transfer(_) | Work::Call(_) | Work::Close(_) => Duration::ZERO,
+            Work::Call { bytes, .. } => time_of(*bytes),
+            Work::Transfer(_) | Work::Close(_) => Duration::ZERO,
         }
     }
 }
@@ -508,6 +460,68 @@ fn time_of(bytes: u64) -> Duration {
 impl fmt::Debug for PipeThreads {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.0.kind.name)
+    }
+}
+
+/// The script process that a pipe belongs to.
+pub(crate) struct PipeOwner {
+    /// The number of its user.
+    pub uid: u32,
+    /// `None` for a process that ends already, whose settings are not known any more.
+    run_as: Option<RunAs>,
+    end: Box<EndProcess>,
+}
+
+/// Ends a process that keeps a pipe locked, with a line in the log.
+type EndProcess = dyn Fn(Blocked, Duration) + Send + Sync;
+
+/// A job that does not come to its end, and what follows from that.
+#[derive(Clone, Copy)]
+pub(crate) struct Blocked {
+    pub verb: &'static str,
+    pub channel: &'static str,
+    pub why: &'static str,
+    pub cause: EndCause,
+}
+
+impl PipeOwner {
+    /// The owner of the pipes of a process that runs as this user. `end` ends it, if it keeps one of them locked.
+    pub(crate) fn new(
+        run_as: RunAs,
+        uid: u32,
+        end: impl Fn(Blocked, Duration) + Send + Sync + 'static,
+    ) -> Arc<PipeOwner> {
+        Arc::new(PipeOwner {
+            uid,
+            run_as: Some(run_as),
+            end: Box::new(end),
+        })
+    }
+
+    /// A process that ends already.
+    pub(crate) fn ending(uid: u32) -> Arc<PipeOwner> {
+        Arc::new(PipeOwner {
+            uid,
+            run_as: None,
+            end: Box::new(|_, _| {}),
+        })
+    }
+
+    pub(crate) fn runs_as(&self, run_as: &RunAs) -> bool {
+        self.run_as.as_ref() == Some(run_as)
+    }
+
+    pub(crate) fn user(&self) -> impl fmt::Display + use<> {
+        match &self.run_as {
+            Some(RunAs::User(name)) => format!("user {name}"),
+            _ => format!("the user with number {}", self.uid),
+        }
+    }
+}
+
+impl fmt::Debug for PipeOwner {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "a process of {}", self.user())
     }
 }
 

@@ -22,7 +22,15 @@ pub(crate) fn hold(threads: &PipeThreads, owner: &Arc<PipeOwner>) -> Held {
             begin.send(()).expect("the test waits");
             assert!(ended.recv().is_err());
         };
-        threads.perform(owner, "test", Work::Call(Box::new(job)));
+        threads.perform(
+            owner,
+            "test",
+            Work::Call {
+                verb: "hold",
+                bytes: 0,
+                call: Box::new(job),
+            },
+        );
     }
     (0..RUNNING_OF_USER_MAX).for_each(|_| await_with(threads, &begun));
     Held(ends)
@@ -86,4 +94,13 @@ fn an_owner_whose_pipes_are_locked_gets_no_process_by_any_script() {
         thread::yield_now();
     }
     threads.close_all();
+}
+
+#[test]
+fn a_process_that_ends_stands_for_no_setting_of_a_user() {
+    let owner = PipeOwner::ending(7);
+    assert!(!owner.runs_as(&RunAs::Usual) && !owner.runs_as(&RunAs::User("ann".into())));
+    assert_eq!(owner.user().to_string(), "the user with number 7");
+    let running = PipeOwner::new(RunAs::Usual, 7, |_, _| {});
+    assert!(running.runs_as(&RunAs::Usual));
 }

@@ -1,25 +1,22 @@
 //! The writing of a pipe of a script process: bytes wait in a queue, a thread writes them (`pipe_threads`).
 //!
-//! Here: the queue, the question what the script has not read, taking that out, and the end of the pipe within a body. The server has both ends: poll(2) on the reading
-//! end, which takes no lock, says whether the script has read everything; how much is left only a thread may ask. Not here: what is written (`request_pipe`,
-//! `input`).
+//! The server has both ends: poll(2) on the reading end, which takes no lock, says whether the script has read everything; how much is left
+//! only a thread may ask.
 
+use std::future::poll_fn;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use rustix::event::PollFlags;
-use rustix::fs::OFlags;
+use rustix::fs::{Mode as FileMode, OFlags};
 use rustix::io::Errno;
 use tokio::net::unix::pipe;
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::process::pipe_end::PipeEnd;
-use crate::process::pipe_threads::{Transfer, Work};
-use crate::process::unread::{open_again, take_unread};
+use crate::process::{PipeEnd, Transfer, Work, has_room};
 
 /// Bytes that wait for a thread, or for room in the pipe. With those in the pipe they are no more than a body keeps that can be repeated (`sluice_http::body_source`).
 const QUEUE_BYTES_MAX: usize = 32 << 10;
@@ -27,15 +24,20 @@ const QUEUE_BYTES_MAX: usize = 32 << 10;
 /// Memory of the queue that is used again, bytes: most requests fit.
 const KEPT_BYTES_MAX: usize = 16 << 10;
 
+/// Default capacity of a pipe, bytes (pipe(7)).
+const PIPE_BYTES: usize = 64 << 10;
+
+/// Reads to empty a pipe; each takes at least a page.
+const READS_MAX: usize = 32;
+
 /// How long a pipe that is to be emptied may keep its thread. Its script process is ended earlier.
 const EMPTYING_MAX: Duration = Duration::from_secs(3);
 
-/// The writer of a pipe.
 pub(crate) struct PipeWriter {
     /// A duplicate of the writing end, once the pipe was full. It is closed before the end itself.
     room: Option<pipe::Sender>,
     /// The script gets an end-of-file after the bytes in the queue, and no others.
-    is_truncated: bool,
+    pub is_truncated: bool,
     shared: Arc<WriterShared>,
 }
 
@@ -52,9 +54,7 @@ struct State {
     queue: Vec<u8>,
     /// Bytes that a thread is writing; what the pipe does not take returns to the queue.
     in_hand: usize,
-    /// A thread has a job for the pipe.
     is_working: bool,
-    /// The pipe was full.
     awaits_room: bool,
     is_broken: bool,
     count: Count,
@@ -63,7 +63,6 @@ struct State {
     wakes_at_end: bool,
 }
 
-/// The number of bytes that the script has not read.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Count {
     #[default]
@@ -72,7 +71,6 @@ enum Count {
     Known(u64),
 }
 
-/// How far a thread has come.
 enum Written {
     All,
     /// Only so many bytes: the pipe is full.
@@ -97,9 +95,8 @@ impl PipeWriter {
         }
     }
 
-    /// Leaves the event loop of its worker.
-    pub(crate) fn rebind(self) -> PipeWriter {
-        PipeWriter { room: None, ..self }
+    pub(crate) fn rebind(&mut self) {
+        self.room = None;
     }
 
     /// The reading end, to tell the pipe from others.
@@ -107,10 +104,7 @@ impl PipeWriter {
         self.shared.read.as_fd()
     }
 
-    /// Takes as many bytes as there is room for.
-    ///
-    /// # Errors
-    /// `WouldBlock`: none. `BrokenPipe`: it has no writing end, or the system refuses it.
+    /// Takes as many bytes as there is room for. `WouldBlock`: none. `BrokenPipe`: it has no writing end, or the system refuses it.
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.shared.lock();
         if self.is_truncated || state.is_broken {
@@ -128,7 +122,6 @@ impl PipeWriter {
         Ok(length)
     }
 
-    /// Ready when there is room in the queue.
     pub(crate) fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.drive(context)?;
         let mut state = self.shared.lock();
@@ -176,12 +169,7 @@ impl PipeWriter {
         };
         while let Poll::Ready(ready) = room.poll_write_ready(context) {
             ready?;
-            // Asked within `try_io`, so that an event that comes after the question is not lost.
-            let has_room = || match write.events(PollFlags::OUT).is_empty() {
-                true => Err(io::Error::from(io::ErrorKind::WouldBlock)),
-                false => Ok(()),
-            };
-            if room.try_io(has_room).is_err() {
+            if room.try_io(|| has_room(&*write)).is_err() {
                 continue;
             }
             let mut state = self.shared.lock();
@@ -204,12 +192,10 @@ impl PipeWriter {
         self.shared.lock().is_flushed() && self.shared.read.events(PollFlags::IN).is_empty()
     }
 
-    /// Whether all bytes are in the pipe.
     pub(crate) fn is_flushed(&self) -> bool {
         self.shared.lock().is_flushed()
     }
 
-    /// The number of bytes that the script has not read.
     pub(crate) fn poll_unread(&mut self, context: &mut Context<'_>) -> Poll<u64> {
         if self.is_all_read() {
             self.shared.lock().count = Count::Unknown;
@@ -235,22 +221,17 @@ impl PipeWriter {
     }
 
     /// Takes out what the script has not read, and returns how many bytes there were. A pipe without a writing end gets one again.
-    ///
-    /// # Errors
-    /// The system refuses it, or the script keeps the pipe locked.
+    /// Fails if the system refuses it, or the script keeps the pipe locked.
     pub(crate) async fn empty(&mut self) -> io::Result<u64> {
         let emptied = timeout(EMPTYING_MAX, async {
-            std::future::poll_fn(|context| self.poll_idle(context)).await;
-            let (sender, emptied) = oneshot::channel();
+            poll_fn(|context| self.poll_idle(context)).await;
             let shared = Arc::clone(&self.shared);
-            let call = move || drop(sender.send(shared.empty()));
-            self.shared.read.perform(Work::Call(Box::new(call)));
-            emptied.await
+            self.shared.read.empty_by(move || shared.empty()).await
         });
-        let emptied = emptied.await.map_err(|_| io::ErrorKind::TimedOut)?;
+        let emptied = emptied.await?;
         self.room = None;
         self.is_truncated = false;
-        emptied.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?
+        emptied
     }
 
     /// Ready when no thread has a job for the pipe; then no other one gets one until `WriterShared::empty` has been called.
@@ -285,11 +266,6 @@ impl PipeWriter {
         self.room = None;
         drop(write);
     }
-
-    /// Whether it was truncated.
-    pub(crate) fn is_truncated(&self) -> bool {
-        self.is_truncated
-    }
 }
 
 impl WriterShared {
@@ -297,7 +273,6 @@ impl WriterShared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a thread a job.
     fn begin(self: &Arc<WriterShared>, mut state: MutexGuard<'_, State>) {
         state.is_working = true;
         drop(state);
@@ -305,7 +280,6 @@ impl WriterShared {
         self.read.perform(Work::Transfer(shared));
     }
 
-    /// Takes out what the script has not read; on a thread.
     fn empty(&self) -> io::Result<u64> {
         let taken = take_unread(self.read.as_fd());
         let mut state = self.lock();
@@ -410,4 +384,51 @@ fn write_all(write: &PipeEnd, bytes: &[u8]) -> Written {
         }
     }
     Written::All
+}
+
+/// Takes all unread bytes out of a pipe, and returns how many there were. Each byte goes either to the script or to this function,
+/// so a count that is complete shows that the script has read none. Fails if the script itself refills the pipe.
+fn take_unread(pipe: BorrowedFd<'_>) -> io::Result<u64> {
+    if rustix::io::ioctl_fionread(pipe)? == 0 {
+        return Ok(0);
+    }
+    let reader = open_again(pipe, OFlags::RDONLY)?;
+    let mut unread = vec![0; PIPE_BYTES];
+    let mut taken = 0;
+    // One read takes all bytes of a pipe, or two if they wrap. Further bytes can only come from the script itself.
+    for _ in 0..READS_MAX {
+        match rustix::io::read(&reader, &mut unread) {
+            Ok(0) | Err(Errno::AGAIN) => return Ok(taken),
+            Ok(length) => taken += length as u64,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(io::Error::other("there is more and more of it"))
+}
+
+/// Another end of a pipe, which is not blocking: the descriptor's link in /proc opens the pipe again (proc(5)), and the ends that there are
+/// stay as they are. `access` is RDONLY or WRONLY.
+fn open_again(pipe: BorrowedFd<'_>, access: OFlags) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+    let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, FileMode::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn unread_bytes_are_taken_out_and_counted() {
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        assert_eq!(take_unread(writer.as_fd()).expect("an empty pipe"), 0);
+        rustix::io::write(&writer, b"0123456789").expect("room in the pipe");
+        let mut read = [0; 4];
+        rustix::io::read(&reader, &mut read).expect("bytes");
+        assert_eq!(take_unread(writer.as_fd()).expect("the rest"), 6);
+        assert_eq!(rustix::io::ioctl_fionread(&reader).expect("a pipe"), 0);
+    }
 }

@@ -10,10 +10,9 @@ use sluice_http::fault::{Fault, ProcessDetail, ProcessReport, RequestedPage, Scr
 use sluice_launch::{Exit, StartError};
 use sluice_membuf::{PARTS_MAX, ReadFault};
 
-use crate::process::shebang::ShebangProblem;
+use crate::process::ShebangProblem;
 
-/// The state of a process at one moment. Displayed as
-/// `script /x/y, pid 7, exit status 1; its last error line: "…"`.
+/// The state of a process. Displayed as `script /x/y, pid 7, exit status 1; its last error line: "…"`.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessState {
     /// SCRIPT_FILENAME.
@@ -26,20 +25,24 @@ pub(crate) struct ProcessState {
     pub error_lines: Vec<Box<str>>,
 }
 
+/// How a process has ended, and the limit that has ended it, if one has.
+pub(crate) fn end_text(exit: Exit, limit: Option<&str>) -> String {
+    match limit {
+        Some(limit) => format!("{exit}: the script {limit}"),
+        None => exit.to_string(),
+    }
+}
+
 impl ProcessDetail for ProcessState {
     fn report(&self) -> ProcessReport {
         ProcessReport {
             pid: self.pid,
-            end: self.exit.map(|exit| match &self.limit {
-                Some(limit) => format!("{exit}: the script {limit}"),
-                None => exit.to_string(),
-            }),
+            end: self.exit.map(|exit| end_text(exit, self.limit.as_deref())),
             error_lines: self.error_lines.iter().map(ToString::to_string).collect(),
         }
     }
 }
 
-/// A reply that cannot be used.
 #[derive(Debug)]
 pub(crate) struct BadReply {
     pub process: ProcessState,
@@ -57,66 +60,36 @@ impl ProcessDetail for BadReply {
     }
 }
 
-/// The fault of a reply.
 #[derive(Debug)]
 pub(crate) enum Violation {
-    /// The head is malformed.
     Head(HeadFault),
-    /// The head is malformed because of the `#!` line.
     Shebang(HeadFault, ShebangProblem),
-    /// Sentinels or callouts are out of order.
     Output(OutputFault),
     /// Output arrived before the script had read its request: it belongs to an earlier one, or the script does not read requests.
     BeforeRequest,
     /// Output arrived while the script had not read all of its request from the pipe: it may belong to an earlier one.
     WithinRequest,
-    /// The process has asked for its requests by the socket, and waits for one on CGIPLUSIN.
     AwaitsOtherChannel,
-    /// The script is made for the other mode; what to do about it.
-    WrongMode(WrongMode, String),
-    /// The process waits for its next request, and has not ended its reply.
+    /// The script is made for the other mode: how it has shown that, and what to do about it.
+    WrongMode(&'static str, String),
     AwaitsNextRequest,
-    /// The process waits for more input than the body of the request has.
     AwaitsMoreInput,
     /// Two replies arrived together: the first may be that of an earlier request.
     TwoReplies,
     /// The cursors of the memory buffer are impossible, or its pages are waited for.
     MemoryBuffer(ReadFault),
-    /// The script wrote so many bytes on the mailbox while the memory buffer was open as a ring.
     MailboxDuringRing(usize),
     /// BUFFER-REGION with bytes that the request has not announced; `None` if it does not say which.
     Region(Option<BufferPart>),
-    /// The script names a further part of its output region while too many are in flight.
     RegionParts(BufferPart),
-    /// The mailbox cannot be read.
     Mailbox(io::Error),
-    /// Answers to callouts cannot be written.
     Answers(io::Error),
-    /// The body is not chunked as the head says.
     Chunks(ChunkFault),
-    /// The body ended so many bytes short of the Content-Length.
     Short(u64),
-    /// A signal ended the process within the body.
     EndedWithinBody,
-    /// The process exited with a status other than 0 after the head of a successful reply, and has written no body.
     FailedAfterHead,
-    /// The reply of a CGIplus script ended without the sentinel.
     NoSentinel,
-    /// The script, or the engine that runs it, says that it has failed (callout FAILED), and why.
     Failed(String),
-}
-
-/// How a script shows that it is made for the other mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WrongMode {
-    /// The script waits for a request on CGIPLUSIN in CGI.
-    AwaitsRequest,
-    /// The script wrote in CGIplus without having read its request.
-    WroteUnasked,
-    /// The script ended in CGIplus without having read its request.
-    EndedUnasked,
-    /// The script waits for its standard input in CGIplus, and has not read its request.
-    AwaitsInput,
 }
 
 /// An error page that a script has asked for (`Script-Control: X-error-text`).
@@ -126,15 +99,6 @@ pub(crate) struct RequestedError {
     /// 400 to 599.
     pub status: StatusCode,
     pub error: ErrorRequest,
-}
-
-/// A process that was not started.
-#[derive(Debug)]
-struct LaunchFailure {
-    script: Box<str>,
-    error: StartError,
-    /// The fault in the `#!` line, if that is the cause.
-    problem: Option<ShebangProblem>,
 }
 
 /// The fault of a script that has said that it has failed, and why. `status` is the one that it has asked for (X-http-status): an error
@@ -149,16 +113,19 @@ pub(crate) fn failed(process: ProcessState, reason: Option<String>, status: Opti
 }
 
 /// The script's fault, or the server's if the machine is to blame.
-pub(crate) fn launch_fault(script: &str, error: StartError, problem: Option<ShebangProblem>) -> Fault {
-    let (is_script_fault, is_temporary) = (error.is_script_fault(), error.is_temporary());
-    let script = script.into();
-    let is_refused = matches!(error, StartError::Refused(_));
-    let failure = Arc::new(LaunchFailure { script, error, problem });
-    if is_refused {
+pub(crate) fn launch_fault(script: &str, error: &StartError, problem: Option<&ShebangProblem>) -> Fault {
+    let failure = Arc::new(match problem {
+        Some(problem) => format!(
+            "script {script}: cannot be started: {problem} (errno {})",
+            error.errno()
+        ),
+        None => format!("script {script}: cannot be started: {error}"),
+    });
+    if matches!(error, StartError::Refused(_)) {
         ScriptFault::Refused(failure).into()
-    } else if is_script_fault {
+    } else if error.is_script_fault() {
         ScriptFault::NotStarted(failure).into()
-    } else if is_temporary {
+    } else if error.is_temporary() {
         ServerFault::NoLauncher(failure).into()
     } else {
         ServerFault::NotStarted(failure).into()
@@ -196,10 +163,9 @@ impl ProcessState {
     /// Writes the state without the error output.
     fn fmt_state(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "script {}, pid {}", self.script, self.pid)?;
-        match (self.exit, &self.limit) {
-            (Some(exit), Some(limit)) => write!(out, ", {exit}: the script {limit}"),
-            (Some(exit), None) => write!(out, ", {exit}"),
-            (None, _) => Ok(()),
+        match self.exit {
+            Some(exit) => write!(out, ", {}", end_text(exit, self.limit.as_deref())),
+            None => Ok(()),
         }
     }
 }
@@ -242,23 +208,7 @@ impl Display for Violation {
             Violation::AwaitsOtherChannel => out.write_str(
                 "waits for a request on CGIPLUSIN, and has asked for its requests by the socket (CGIPLUS: socket): they come by descriptor 5 (CGIPLUSSOCK)",
             ),
-            Violation::WrongMode(how, advice) => {
-                let what = match how {
-                    WrongMode::AwaitsRequest => {
-                        "waits for a request on CGIPLUSIN, where a CGI script gets none; it is a CGIplus script"
-                    }
-                    WrongMode::WroteUnasked => {
-                        "wrote to its mailbox before it had read the request (CGIPLUSIN), as a CGI script does"
-                    }
-                    WrongMode::EndedUnasked => {
-                        "ended before it had read the request (CGIPLUSIN); if it does not read requests there, it is a CGI script"
-                    }
-                    WrongMode::AwaitsInput => {
-                        "waits for its standard input and has not read the request (CGIPLUSIN), as a CGI script does"
-                    }
-                };
-                write!(out, "{what}: {advice}")
-            }
+            Violation::WrongMode(how, advice) => write!(out, "{how}: {advice}"),
             Violation::AwaitsNextRequest => out.write_str(
                 "waits for its next request (CGIPLUSIN), and has not ended its reply: has it flushed its output, and written CGIPLUSEOF?",
             ),
@@ -297,20 +247,6 @@ impl Display for Violation {
             Violation::Failed(reason) if reason.is_empty() => out.write_str("failed (callout FAILED)"),
             Violation::Failed(reason) => write!(out, "failed: {reason}"),
             Violation::NoSentinel => out.write_str("its reply did not end with the sentinel (CGIPLUSEOF)"),
-        }
-    }
-}
-
-impl Display for LaunchFailure {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LaunchFailure { script, error, problem } = self;
-        match problem {
-            Some(problem) => write!(
-                out,
-                "script {script}: cannot be started: {problem} (errno {})",
-                error.errno()
-            ),
-            None => write!(out, "script {script}: cannot be started: {error}"),
         }
     }
 }

@@ -1,26 +1,20 @@
 //! The channel by which a script gets its requests: CGIPLUSIN, or the socket that its library has chosen in place of it. The answers to callouts always come by
 //! CGIPLUSIN, because scripts open it by its name.
-//!
-//! Not here: the pipe (`request_pipe`), and the socket (`request_socket`).
 
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll};
 
-use crate::process::request_pipe::{Reading, RequestPipe};
-use crate::process::request_socket::RequestSocket;
+use crate::process::{Reading, RequestPipe, RequestSocket};
 
-/// The server's end of the channel for requests and answers.
 pub(crate) struct RequestChannel {
     pipe: RequestPipe,
     socket: Socket,
-    /// A callout of this exchange was answered.
     has_answered: bool,
-    /// Answers could not be taken out.
-    problem: Option<io::Error>,
+    /// Why answers could not be taken out, so that it cannot be used for another request.
+    pub problem: Option<io::Error>,
 }
 
-/// The socket for requests, if there is one.
 enum Socket {
     None,
     /// The script may choose it within its first request.
@@ -28,7 +22,6 @@ enum Socket {
     Chosen(Requests),
 }
 
-/// The requests that come by the socket.
 struct Requests {
     socket: RequestSocket,
     record: Vec<u8>,
@@ -47,23 +40,13 @@ impl RequestChannel {
         }
     }
 
-    /// Leaves the event loop of its worker, so that another can use it.
-    pub(crate) fn rebind(self) -> RequestChannel {
-        let socket = match self.socket {
-            Socket::Chosen(requests) => Socket::Chosen(Requests {
-                socket: requests.socket.rebind(),
-                ..requests
-            }),
-            other => other,
-        };
-        RequestChannel {
-            pipe: self.pipe.rebind(),
-            socket,
-            ..self
+    pub(crate) fn rebind(&mut self) {
+        self.pipe.rebind();
+        if let Socket::Chosen(requests) = &mut self.socket {
+            requests.socket.rebind();
         }
     }
 
-    /// Whether requests come by the socket.
     pub(crate) fn comes_by_socket(&self) -> bool {
         matches!(self.socket, Socket::Chosen(_))
     }
@@ -171,13 +154,7 @@ impl RequestChannel {
         self.problem = self.pipe.take_all().await.err();
     }
 
-    /// Why it cannot be used for another request, if that is so.
-    pub(crate) fn take_problem(&mut self) -> Option<io::Error> {
-        self.problem.take()
-    }
-
-    /// Takes the request out of the channel again, so that the script can no longer read it. False if it has read any of it: then
-    /// the request must not be repeated.
+    /// Takes the request out of the channel again. False if the script has read any of it: then it must not be repeated.
     pub(crate) async fn take_back(&mut self) -> bool {
         match &mut self.socket {
             Socket::Chosen(requests) => requests.take_back().await,
@@ -216,12 +193,9 @@ impl Requests {
         }
         let sent = std::mem::take(&mut self.sent) as u64;
         self.record.clear();
-        self.socket
-            .empty()
-            .await
-            .inspect_err(|error| {
-                tracing::error!("the request cannot be taken out of the socket of its process: {error}");
-            })
-            .is_ok_and(|taken| taken >= sent)
+        let taken = self.socket.empty().await.inspect_err(|error| {
+            tracing::error!("the request cannot be taken out of the socket of its process: {error}");
+        });
+        taken.is_ok_and(|taken| taken >= sent)
     }
 }

@@ -1,13 +1,12 @@
 //! The writing end of CGIPLUSIN: requests, and the answers to callouts.
 //!
-//! Bytes that do not fit the pipe wait here, up to a limit: it is a fault of the script to send callouts and not to read the
-//! answers. Not here: the pipe, which only threads touch (`pipe_writer`).
+//! Bytes that do not fit the pipe wait here, up to a limit: it is a fault of the script to send callouts and not to read the answers.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll};
 
-use crate::process::pipe_writer::PipeWriter;
+use crate::process::PipeWriter;
 
 /// Bytes of unread answers beyond the pipe's capacity.
 const UNREAD_BYTES_MAX: usize = 256 << 10;
@@ -23,7 +22,6 @@ pub(crate) enum Reading {
     NotAll,
 }
 
-/// The writing end of CGIPLUSIN.
 pub(crate) struct RequestPipe {
     pipe: PipeWriter,
     waiting: Vec<u8>,
@@ -35,8 +33,8 @@ pub(crate) struct RequestPipe {
     unread: Option<u64>,
 }
 
+/// The methods have the meaning of those of `RequestChannel`.
 impl RequestPipe {
-    /// Creates the end of a pipe to which nothing was written.
     pub(crate) fn new(pipe: PipeWriter) -> RequestPipe {
         RequestPipe {
             pipe,
@@ -47,15 +45,10 @@ impl RequestPipe {
         }
     }
 
-    /// Leaves the event loop of its worker, so that another can use it.
-    pub(crate) fn rebind(self) -> RequestPipe {
-        RequestPipe {
-            pipe: self.pipe.rebind(),
-            ..self
-        }
+    pub(crate) fn rebind(&mut self) {
+        self.pipe.rebind();
     }
 
-    /// The buffer for a new request, which `flush` passes on. It is empty between exchanges.
     pub(crate) fn begin(&mut self) -> &mut Vec<u8> {
         self.waiting.clear();
         self.written = 0;
@@ -65,7 +58,6 @@ impl RequestPipe {
         &mut self.waiting
     }
 
-    /// Adds an answer. Fails if the script leaves too many unread.
     pub(crate) fn add(&mut self, answer: &[u8]) -> io::Result<()> {
         if self.waiting.len() - self.written + answer.len() > UNREAD_BYTES_MAX {
             return Err(io::Error::other(
@@ -76,8 +68,6 @@ impl RequestPipe {
         Ok(())
     }
 
-    /// Passes on the bytes that wait; what there is no room for now later, when the task is woken for it. If the system refuses the pipe they are lost; that is no error here,
-    /// because the mailbox shows the end of a script.
     pub(crate) fn flush(&mut self, context: &mut Context<'_>) {
         while self.written < self.waiting.len() {
             match self.pipe.try_write(&self.waiting[self.written..]) {
@@ -99,12 +89,10 @@ impl RequestPipe {
         let _ = self.pipe.drive(context);
     }
 
-    /// The pipe.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
     }
 
-    /// Asks whether the script has read nothing since `begin`: all written bytes are still in the pipe. One system call, if the script has read everything.
     pub(crate) fn poll_is_unread(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         self.pipe.poll_unread(context).map(|unread| {
             self.unread = Some(unread);
@@ -112,8 +100,6 @@ impl RequestPipe {
         })
     }
 
-    /// Whether the script has read nothing since `begin`, as far as is known without asking a thread: a script that has begun to read counts as one that has not, until
-    /// `poll_is_unread` has said so, or it has read everything.
     pub(crate) fn is_unread(&self) -> bool {
         let unread = self.unread.unwrap_or(self.delivered);
         unread >= self.delivered && (self.delivered == 0 || !self.pipe.is_all_read())
@@ -129,31 +115,24 @@ impl RequestPipe {
         }
     }
 
-    /// Whether the script has read all that was written since `begin`, and nothing waits to be written. One system call.
     pub(crate) fn is_all_read(&self) -> bool {
         self.waiting.is_empty() && self.pipe.is_all_read()
     }
 
-    /// Takes out all that the script has not read.
-    ///
-    /// # Errors
-    /// The system refuses it, or the script keeps the pipe locked.
+    /// Takes out all that the script has not read. Fails if the script keeps the pipe locked.
     pub(crate) async fn take_all(&mut self) -> io::Result<()> {
         self.pipe.empty().await.map(drop)
     }
 
-    /// Takes the request out of the pipe again, so that the script can no longer read it. False if it has read any of it: then
-    /// the request must not be repeated.
     pub(crate) async fn take_back(&mut self) -> bool {
         self.waiting.clear();
         self.written = 0;
         if !self.is_unread() {
             return false;
         }
-        self.pipe
-            .empty()
-            .await
-            .inspect_err(|error| tracing::error!("the request cannot be taken out of the pipe of its process: {error}"))
-            .is_ok_and(|taken| taken >= self.delivered)
+        let taken = self.pipe.empty().await.inspect_err(|error| {
+            tracing::error!("the request cannot be taken out of the pipe of its process: {error}");
+        });
+        taken.is_ok_and(|taken| taken >= self.delivered)
     }
 }

@@ -1,32 +1,27 @@
 //! The socket on which a script may get its requests in place of CGIPLUSIN: descriptor 5 of a process that is kept.
 //!
-//! The two sides of a socket have no lock in common that a script could hold (as that of a pipe), so the event loop writes to it, and asks it, itself: a request needs no change
-//! of thread. A script cannot open it by a name. Only `empty` reads at the script's end, whose lock the script can hold, and has a thread do so. Not here: what is written, and when the script has chosen it
-//! (`request_channel`).
+//! The two sides of a socket have no lock in common that a script could hold (as that of a pipe), so the event loop writes to it, and asks
+//! it, itself: a request needs no change of thread. A script cannot open it by a name. Only `empty` reads at the script's end, whose lock
+//! the script can hold, and has a thread do so.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::process::pipe_end::PipeEnd;
-use crate::process::pipe_threads::Work;
+use crate::process::{PipeEnd, has_room};
 
-/// Bytes that are taken out at once.
 const TAKEN_BYTES: usize = 64 << 10;
 
 /// How long taking out may keep its thread.
 const EMPTYING_MAX: Duration = Duration::from_secs(3);
 
-/// A socket for requests.
 pub(crate) struct RequestSocket {
     /// The server's end, which only sends.
     own: OwnedFd,
@@ -37,7 +32,6 @@ pub(crate) struct RequestSocket {
 }
 
 impl RequestSocket {
-    /// The socket with these ends.
     pub(crate) fn new(own: OwnedFd, script: PipeEnd) -> RequestSocket {
         RequestSocket {
             own,
@@ -47,8 +41,8 @@ impl RequestSocket {
     }
 
     /// Leaves the event loop of its worker.
-    pub(crate) fn rebind(self) -> RequestSocket {
-        RequestSocket { room: None, ..self }
+    pub(crate) fn rebind(&mut self) {
+        self.room = None;
     }
 
     /// The script's end, to tell the socket from others.
@@ -56,10 +50,7 @@ impl RequestSocket {
         self.script.as_fd()
     }
 
-    /// Writes as many bytes as there is room for.
-    ///
-    /// # Errors
-    /// `WouldBlock`: none. Otherwise the script has ended, or has closed its end.
+    /// Writes as many bytes as there is room for. `WouldBlock`: none. Other errors: the script has ended, or has closed its end.
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             match send(&self.own, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
@@ -77,7 +68,6 @@ impl RequestSocket {
         };
         loop {
             ready!(room.poll_write_ready(context))?;
-            // Within `try_io`, so that an event that comes after the question is not lost.
             match room.try_io(Interest::WRITABLE, || has_room(&self.own)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 found => return Poll::Ready(found),
@@ -90,31 +80,13 @@ impl RequestSocket {
         rustix::io::ioctl_fionread(&self.script).unwrap_or(0)
     }
 
-    /// Takes out what the script has not read, and returns how many bytes there were.
-    ///
-    /// # Errors
-    /// The system refuses it, or the script keeps its end locked.
+    /// Takes out what the script has not read, and returns how many bytes there were. Fails if the script keeps its end locked.
     pub(crate) async fn empty(&self) -> io::Result<u64> {
         if self.unread() == 0 {
             return Ok(0);
         }
         let script = self.script.duplicate()?;
-        let (sender, taken) = oneshot::channel();
-        self.script
-            .perform(Work::Call(Box::new(move || drop(sender.send(take_out(&script))))));
-        let taken = timeout(EMPTYING_MAX, taken)
-            .await
-            .map_err(|_| io::ErrorKind::TimedOut)?;
-        taken.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?
-    }
-}
-
-fn has_room(socket: &OwnedFd) -> io::Result<()> {
-    const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut polled = [PollFd::new(socket, PollFlags::OUT)];
-    match poll(&mut polled, Some(&NOW))? {
-        0 => Err(io::ErrorKind::WouldBlock.into()),
-        _ => Ok(()),
+        timeout(EMPTYING_MAX, self.script.empty_by(move || take_out(&script))).await?
     }
 }
 
@@ -138,8 +110,8 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     use super::*;
+    use crate::process::PipeOwner;
     use crate::process::pipe_end::Side;
-    use crate::process::pipe_owner::PipeOwner;
     use crate::process::pipe_threads::PipeThreads;
 
     /// A socket, and the script's own descriptor of its end.

@@ -1,9 +1,5 @@
 //! The events that an exchange with a script notes for WATCH.
 //!
-//! Here: their texts for the tracer of the exchange, the masks of its secrets in them, and the count of the bytes of a reply. Not here: when
-//! something happens (`relay`, `ending`, `shared_pool`), the masks themselves and who is shown the events (`sluice_watch`), and what a silent
-//! process does (`observed_process`).
-//!
 //! Masked are: what is secret by its name (`Masks`) in variables and in what the script writes; the values of such header fields of the request,
 //! the password that an agent is asked about and the digits of the sentinels wherever they stand, in all events of the exchange (`Tracer::hide_secrets`).
 
@@ -14,18 +10,17 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use sluice_gateway::{Answer, Environment, RequestEncoding, Sentinels, Variables, encode_request};
+use sluice_gateway::{Answer, RequestEncoding, Sentinels, Variables, encode_request};
 use sluice_launch::{Probe, Program};
 use sluice_watch::mask::{self, HeadMask, Masks};
 use sluice_watch::{Direction, Hold, Item, Scanned, Secrets, Stage, Tracer};
 
-use crate::process::observed_process::{ObservedProcess, SilenceTimer, time_text};
+use crate::process::{ObservedProcess, SilenceTimer, time_text};
 
 /// A client that takes the output no sooner than this is named as the one that the script waits for.
 const REPORTED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Ends of the names of variables that are never shown, whatever the configuration says: the password that an agent is asked about, and the
-/// sentinels.
+/// Ends of the names of variables that are never shown: the password that an agent is asked about, and the sentinels.
 const ALWAYS_SECRET: [&str; 7] = [
     "AUTH_PASSWORD",
     "GATEWAY_EOF",
@@ -37,7 +32,7 @@ const ALWAYS_SECRET: [&str; 7] = [
 ];
 
 /// Texts of an exchange with a script, over the tracer of the exchange. Nothing if nobody watches. Clones belong to the same exchange.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct ScriptEvents {
     watched: OnceCell<Rc<WatchedExchange>>,
     /// A watch may join its exchange later. `None` if not.
@@ -47,7 +42,6 @@ pub(crate) struct ScriptEvents {
 /// The facts about the job of an exchange, for a watch that joins it.
 pub(crate) trait WatchableJob {
     fn tracer(&self) -> &Tracer;
-    /// The module that its events name.
     fn module(&self) -> &'static str;
     /// The secrets, which no event may show.
     fn secrets(&self, masks: &Masks) -> Secrets;
@@ -62,7 +56,6 @@ struct WatchedExchange {
     module: &'static str,
     masks: Masks,
     output: RefCell<HeadMask>,
-    /// The script has written something.
     has_begun: Cell<bool>,
     counts: Counts,
     /// The time since which the output is not wanted.
@@ -70,7 +63,6 @@ struct WatchedExchange {
     silence: RefCell<SilenceTimer>,
 }
 
-/// The amounts of output of a script.
 #[derive(Default)]
 struct Counts {
     reads: Cell<u64>,
@@ -82,17 +74,13 @@ struct Counts {
 impl ScriptEvents {
     /// Creates events that nobody can watch, for the requests of the server itself.
     pub(crate) fn none() -> ScriptEvents {
-        ScriptEvents {
-            watched: OnceCell::new(),
-            job: None,
-        }
+        ScriptEvents::default()
     }
 
-    /// The events of a job.
     pub(crate) fn of(job: Rc<dyn WatchableJob>) -> ScriptEvents {
         let events = ScriptEvents {
-            watched: OnceCell::new(),
             job: Some(job),
+            ..ScriptEvents::default()
         };
         events.join();
         events
@@ -100,25 +88,16 @@ impl ScriptEvents {
 
     /// Whether a watch has begun within the exchange, and is known from now on. To be called where a script is waited for.
     pub(crate) fn join(&self) -> bool {
-        let Some(job) = &self.job else { return false };
-        let tracer = job.tracer();
-        if self.is_on() || !self.begin(tracer, job.module(), |masks| job.secrets(masks)) {
+        let Some(job) = self.job.as_ref().filter(|_| !self.is_on()) else {
             return false;
-        }
-        if let Some(script) = job.script() {
-            tracer.know(|attributes| attributes.script = Some(script));
-        }
-        true
-    }
-
-    /// Notes the events of an exchange from now on; `module` is what they are noted for. False if nobody watches.
-    fn begin(&self, tracer: &Tracer, module: &'static str, secrets: impl FnOnce(&Masks) -> Secrets) -> bool {
+        };
+        let tracer = job.tracer();
         let Some(masks) = tracer.masks() else { return false };
-        tracer.hide_secrets(&secrets(masks));
+        tracer.hide_secrets(&job.secrets(masks));
         let watched = WatchedExchange {
             tracer: tracer.clone(),
             _hold: tracer.hold(),
-            module,
+            module: job.module(),
             masks: masks.clone(),
             output: RefCell::default(),
             has_begun: Cell::default(),
@@ -126,10 +105,12 @@ impl ScriptEvents {
             paused: Cell::default(),
             silence: RefCell::default(),
         };
+        if let Some(script) = job.script() {
+            tracer.know(|attributes| attributes.script = Some(script));
+        }
         self.watched.set(Rc::new(watched)).is_ok()
     }
 
-    /// Whether somebody watches.
     pub(crate) fn is_on(&self) -> bool {
         self.watched.get().is_some()
     }
@@ -139,7 +120,6 @@ impl ScriptEvents {
         self.watched.get().is_some_and(|watched| watched.tracer.wants(item))
     }
 
-    /// Notes an event.
     pub(crate) fn note(&self, item: Item, text: impl FnOnce() -> String) {
         if let Some(watched) = self.watched.get() {
             watched.tracer.note(item, watched.module, text);
@@ -153,7 +133,6 @@ impl ScriptEvents {
         }
     }
 
-    /// Notes an event of the process.
     pub(crate) fn process(&self, text: impl FnOnce() -> String) {
         self.note_script_text(Item::Process, text);
     }
@@ -202,16 +181,10 @@ impl ScriptEvents {
         self.note(Item::Variables, || {
             let mut text = format!("{} variables", variables.len());
             if variables.dropped() > 0 {
-                let _ = write!(
-                    text,
-                    ", {} dropped (a NUL or a newline, or too long)",
-                    variables.dropped()
-                );
+                let dropped = variables.dropped();
+                let _ = write!(text, ", {dropped} dropped (a NUL or a newline, or too long)");
             }
-            for (name, value) in variables.iter() {
-                let value = watched.masked_value(name, value);
-                let _ = write!(text, "\n{}={value}", String::from_utf8_lossy(name));
-            }
+            watched.list(&mut text, variables);
             for (name, value) in others() {
                 let value = watched.masked_value(name.as_bytes(), &value);
                 let _ = write!(text, "\n(environment) {name}={value}");
@@ -221,19 +194,15 @@ impl ScriptEvents {
     }
 
     /// Notes the environment that a process of several requests begins with.
-    pub(crate) fn environment(&self, environment: &Environment) {
+    pub(crate) fn environment(&self, environment: &Variables) {
         let Some(watched) = self.watched.get() else { return };
         self.note(Item::Variables, || {
             let mut text = "the environment of the new process".to_owned();
-            for (name, value) in environment.iter() {
-                let value = watched.masked_value(name, value);
-                let _ = write!(text, "\n{}={value}", String::from_utf8_lossy(name));
-            }
+            watched.list(&mut text, environment);
             text
         });
     }
 
-    /// Notes the record of a request that is written to CGIPLUSIN.
     pub(crate) fn record(&self, variables: &Variables, encoding: RequestEncoding) {
         let Some(watched) = self.watched.get() else { return };
         self.received(|| {
@@ -271,14 +240,12 @@ impl ScriptEvents {
         }
     }
 
-    /// Notes lines that the script has written to its standard error.
     pub(crate) fn error_lines(&self, lines: Vec<Box<str>>) {
         for line in lines {
             self.note_script_text(Item::Mailbox, || format!("standard error: {line}"));
         }
     }
 
-    /// Notes a line of a callout.
     pub(crate) fn callout(&self, line: &[u8]) {
         if let Some(watched) = self.watched.get() {
             watched.counts.callouts.update(|callouts| callouts + 1);
@@ -287,7 +254,6 @@ impl ScriptEvents {
         }
     }
 
-    /// Notes the answer to a callout.
     pub(crate) fn answer(&self, answer: &Answer) {
         if self.is_on() {
             self.note_script_text(Item::Callouts, || format!("answer: {:03} {}", answer.code, answer.text));
@@ -295,19 +261,16 @@ impl ScriptEvents {
         }
     }
 
-    /// Notes a line of a callout about the memory buffer.
     pub(crate) fn buffer_callout(&self, line: &[u8]) {
         self.note(Item::Buffer, || text(line));
     }
 
-    /// Notes the answer to such a callout.
     pub(crate) fn buffer_answer(&self, answer: Option<&Answer>) {
         if let Some(answer) = answer {
             self.note(Item::Buffer, || format!("answer: {:03} {}", answer.code, answer.text));
         }
     }
 
-    /// Notes bytes of the memory buffer that are sent.
     pub(crate) fn bulk(&self, bytes: usize) {
         if let Some(watched) = self.watched.get() {
             watched.counts.buffer.update(|all| all + bytes as u64);
@@ -378,7 +341,6 @@ impl ScriptEvents {
 pub(crate) struct StartNote(Option<Instant>);
 
 impl StartNote {
-    /// Notes that a program is to be started.
     pub(crate) fn begin(events: &ScriptEvents, program: &Program) -> StartNote {
         events.process(|| {
             let words = program.arguments.iter().map(|word| word.to_string_lossy());
@@ -396,7 +358,14 @@ impl StartNote {
 }
 
 impl WatchedExchange {
-    /// The value of a variable, as it is shown.
+    /// Adds a line for each variable.
+    fn list(&self, text: &mut String, variables: &Variables) {
+        for (name, value) in variables.iter() {
+            let value = self.masked_value(name, value);
+            let _ = write!(text, "\n{}={value}", String::from_utf8_lossy(name));
+        }
+    }
+
     fn masked_value(&self, name: &[u8], value: &[u8]) -> String {
         let always = || ALWAYS_SECRET.iter().any(|end| name.ends_with(end.as_bytes()));
         match self.masks.is_secret(name) || always() {
@@ -423,6 +392,28 @@ mod tests {
 
     const DIGITS: [u8; 12] = [0xab; 12];
 
+    /// A job with secrets, by its tracer.
+    struct Job(Tracer);
+
+    impl WatchableJob for Job {
+        fn tracer(&self) -> &Tracer {
+            &self.0
+        }
+
+        fn module(&self) -> &'static str {
+            "script"
+        }
+
+        fn secrets(&self, _: &Masks) -> Secrets {
+            assert!(self.0.masks().is_some(), "nobody watches");
+            Secrets::new([b"Basic c2VjcmV0".as_slice(), b"hunter22"])
+        }
+
+        fn script(&self) -> Option<String> {
+            None
+        }
+    }
+
     fn watched() -> (Watch, ScriptEvents) {
         let hub = Hub::new();
         let watch = hub
@@ -433,9 +424,8 @@ mod tests {
             .unwrap();
         let worker = WorkerHub::new(&hub);
         let tracer = worker.exchange(&Tracer::NONE, TracedAttributes::default);
-        let secrets = |_: &Masks| Secrets::new([b"Basic c2VjcmV0".as_slice(), b"hunter22"]);
-        let events = ScriptEvents::none();
-        assert!(events.begin(&tracer, "script", secrets));
+        let events = ScriptEvents::of(Rc::new(Job(tracer)));
+        assert!(events.is_on());
         (watch, events)
     }
 
@@ -491,8 +481,7 @@ mod tests {
 
     #[test]
     fn nothing_is_made_while_nobody_watches() {
-        let events = ScriptEvents::none();
-        assert!(!events.begin(&Tracer::NONE, "script", |_| unreachable!("nobody watches")));
+        let events = ScriptEvents::of(Rc::new(Job(Tracer::NONE)));
         events.process(|| unreachable!("nobody watches"));
         events.output(b"text");
         events.pause();

@@ -1,8 +1,7 @@
 //! The bound on the log lines of scripts: so many bytes of one script in an interval, whichever of its processes write them.
 //!
-//! Here: the counting, for all workers. Not here: the lines (`stderr`, `callout`), which have a bound for each process or exchange, too.
-//! That alone would not do, because each request for a CGI script is a new process. Also here: which texts were logged for a script,
-//! for lines that are logged once.
+//! The bounds for each process and exchange alone would not do, because each request for a CGI script is a new process. Also here: which
+//! texts were logged for a script, for lines that are logged once.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,14 +16,12 @@ const MENTIONS_MAX: usize = 16;
 /// Scripts whose mentions outlast their processes.
 const MENTIONING_MAX: usize = 1000;
 
-/// The logs of all scripts of the server.
 pub(crate) struct ScriptLogs {
     bytes_max: Arc<AtomicU64>,
     /// By SCRIPT_FILENAME. Those without a process are dropped once their interval is over.
     by_script: Mutex<HashMap<Box<str>, Arc<ScriptLog>>>,
 }
 
-/// The log lines of one script, from all its processes.
 pub(crate) struct ScriptLog {
     script: Box<str>,
     bytes_max: Arc<AtomicU64>,
@@ -43,12 +40,10 @@ impl ScriptLogs {
         }
     }
 
-    /// Sets another bound.
     pub(crate) fn set_bytes_max(&self, bytes_max: u64) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// The log of a script, for a new process of it.
     pub(crate) fn of(&self, script: &str) -> Arc<ScriptLog> {
         let mut logs = self.lock();
         if let Some(log) = logs.get(script) {
@@ -118,7 +113,6 @@ impl ScriptLog {
     }
 }
 
-/// The last count is not lost.
 impl Drop for ScriptLog {
     fn drop(&mut self) {
         let suppressed = self.lock().take();

@@ -1,8 +1,7 @@
 //! A script process: its start, its reaper, its end.
 //!
-//! Here: one task for each process, on the worker that started it. That reaper alone reads the process's standard error, waits
-//! for its end, sends signals, and reaps it. Everybody else holds a `Process` and sends commands to the reaper. Not here: what
-//! the channels carry (`relay`), and when a process is needed (`pool`).
+//! Here: one task for each process, on the worker that started it. That reaper alone reads the process's standard error, waits for its end,
+//! sends signals, and reaps it. Everybody else holds a `Process` and sends commands to the reaper.
 //!
 //! ```text
 //!            stop, or the time of finish is over              kill grace is over
@@ -21,7 +20,6 @@ mod view;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -31,36 +29,20 @@ use std::time::Duration;
 use sluice_gateway::Sentinels;
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::request_id::UniqueId;
-use sluice_launch::{End, Exit, Probe, Program, RunAs, Usage};
+use sluice_launch::{End, Exit, Probe, Program, Usage};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
 use sluice_settings::ScriptLimits;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use crate::process::buffer_memory::BufferMemory;
-use crate::process::end_cause::{EndCause, EndedProcess, Reason};
-use crate::process::input::Input;
-use crate::process::limit_reached::limit_reached;
-use crate::process::line_source::LineSource;
-use crate::process::mailbox::Mailbox;
-use crate::process::observed_process::time_text;
-use crate::process::pipe_end::{PipeEnd, Side};
-use crate::process::pipe_owner::{Blocked, Object, PipeOwner};
-use crate::process::pipe_threads::PipeThreads;
-use crate::process::pipe_writer::PipeWriter;
-use crate::process::process_fault::{ProcessState, launch_fault};
-use crate::process::processes::Processes;
-use crate::process::request_channel::RequestChannel;
-use crate::process::request_pipe::RequestPipe;
-use crate::process::request_socket::RequestSocket;
-use crate::process::script_events::{ScriptEvents, StartNote};
-use crate::process::script_log::ScriptLog;
-use crate::process::shebang;
-use crate::process::unclaimed::{Unclaimed, user_of};
-use crate::process::unread_errors::UnreadErrors;
-use reaper::{Reaper, reap};
-pub(crate) use view::ProcessView;
+use crate::process::{
+    Blocked, BufferMemory, EndCause, EndedProcess, Input, Mailbox, PipeEnd, PipeOwner, PipeWriter, ProcessState,
+    Processes, Reason, RequestChannel, RequestPipe, RequestSocket, ScriptEvents, ScriptLog, Side, StartNote, Unclaimed,
+    end_text, launch_fault, limit_reached, shebang, time_text, user_of,
+};
+use reaper::{Reaper, UnreadErrors, reap};
+pub(crate) use view::{LineSource, ProcessView};
 
 /// Lines of standard error that are kept for log and error page.
 const ERROR_LINES_MAX: usize = 10;
@@ -74,44 +56,26 @@ const ERROR_LINE_CHARACTERS_MAX: usize = 500;
 /// A script process, as all but its reaper see it.
 pub(crate) struct Process {
     pub pid: i32,
-    /// The number of its user.
     pub user: u32,
-    /// The probe that observes it.
     pub probe: Probe,
-    pub sentinels: Sentinels,
-    /// The file that was started, for messages: the script, or the engine that runs it.
-    program: String,
-    /// The route names an interpreter: the `#!` line of the script has no meaning.
-    pub has_interpreter: bool,
-    pub site: String,
-    /// The bound on its log lines.
-    pub log: Arc<ScriptLog>,
-    /// Bytes in the largest record; `None` if its mailbox is a stream.
-    pub record_bytes_max: Option<usize>,
+    pub spec: ProcessSpec,
     started: Instant,
-    kill_grace: Duration,
-    /// Limits on what it may use and reach; `None`: the same as the server.
-    confinement: Option<Arc<ScriptLimits>>,
     commands: watch::Sender<Command>,
     /// The standard error, which the reaper reads.
     pub errors: UnreadErrors,
     state: Mutex<State>,
 }
 
-/// A command to the reaper.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Command {
-    /// Let the process run.
     Run,
     /// Stop the process if it has not ended by itself by then: its work is done.
     FinishBy(Instant),
-    /// Stop it now.
     Stop,
 }
 
 #[derive(Default)]
 struct State {
-    /// Set once it is reaped.
     exit: Option<Exit>,
     /// The resources that it has used; set with `exit`.
     usage: Usage,
@@ -124,17 +88,14 @@ struct State {
     error_lines: VecDeque<Box<str>>,
     /// Lines that are not noted yet. `None` if nobody watches the exchange.
     watched_lines: Option<Vec<Box<str>>>,
-    /// The exchange that it works for.
     exchange: Option<UniqueId>,
     /// The script that an engine runs in it.
     script: Option<Box<str>>,
     /// The last exchange and its script, for lines of standard error that are read when it is over.
     ended: Option<(UniqueId, Option<Box<str>>)>,
-    /// The server has ended it, or asked it to end.
     is_ended_by_server: bool,
     /// Why it ends, once that is known.
     end_cause: Option<EndCause>,
-    /// Exchanges that it was given.
     uses: u64,
     /// The script may finish, but nobody waits for its reply.
     is_draining: bool,
@@ -154,11 +115,8 @@ pub(crate) struct Channels {
     pub segment: Option<BufferMemory>,
 }
 
-/// Starts a process and its reaper. The reaper calls `ended` after it has reaped the process; if no process was started, or
-/// it ended unused, `ended` is dropped instead.
-///
-/// Dropping the future at any point leaves no process behind. The fault is the script's (it cannot be executed) or the
-/// server's.
+/// Starts a process and its reaper, which calls `ended` after it has reaped the process; `ended` is dropped if no process was started, or it ended
+/// unused. Dropping the future at any point leaves no process behind. The fault is the script's (it cannot be executed) or the server's.
 pub(crate) async fn start(
     processes: &Rc<Processes>,
     spec: ProcessSpec,
@@ -190,21 +148,22 @@ pub(crate) async fn start(
                 Some(interpreter) if error.is_script_fault() && interpreter.is_absolute() && !interpreter.exists() => {
                     return Err(ServerFault::Missing(interpreter.as_path().into()).into());
                 }
-                None if error.is_script_fault() => shebang::diagnose(spec.script.as_str().into()).await,
+                None if error.is_script_fault() => shebang::diagnose(spec.program.as_str().into()).await,
                 _ => None,
             };
-            let fault = launch_fault(&spec.script, error, problem);
+            let fault = launch_fault(&spec.program, &error, problem.as_ref());
             events.process(|| format!("not started: {fault}"));
             return Err(fault);
         }
     };
-    let (kind, record_bytes_max) = (spec.mailbox, spec.record_bytes_max);
     let (started, ended) = unclaimed.claim();
     let (commands, received) = watch::channel(Command::Run);
-    let user = noted_user(&started.stderr, &run_as, [&pipes, buffers]);
+    let user = user_of(&started.stderr);
+    pipes.note_user(&run_as, user);
+    buffers.note_user(&run_as, user);
     let process = Arc::new(Process::new(started.process.probe(), user, spec, commands));
     events.process(|| format!("pid {} started {note}", process.pid));
-    let unusable = |error: io::Error| ServerFault::io(Activity::Channels(process.program.as_str().into()), error);
+    let unusable = |error: io::Error| ServerFault::io(Activity::Channels(process.spec.program.as_str().into()), error);
     let weak = Arc::downgrade(&process);
     let end = move |blocked, waited| end_locking(&weak, blocked, waited);
     let owner = PipeOwner::new(run_as, user, end);
@@ -223,9 +182,9 @@ pub(crate) async fn start(
     let reaper = Reaper::register(started.process, stderr, &process, ended);
     let reaper = reaper.map_err(unusable)?;
     processes.track(&process, reap(Arc::clone(&process), reaper, received));
-    let mailbox = match kind {
+    let mailbox = match process.spec.mailbox {
         settings::Mailbox::Pipe => Mailbox::of_pipe(reading(started.mailbox, "standard output")),
-        kind => Mailbox::new(started.mailbox, kind, record_bytes_max, user),
+        kind => Mailbox::new(started.mailbox, kind, process.spec.record_bytes_max, user),
     };
     let mailbox = mailbox.inspect_err(|_| process.stop(EndCause::Unusable));
     let channels = Box::new(Channels {
@@ -240,49 +199,41 @@ pub(crate) async fn start(
 /// Ends a process that keeps one of its pipes, or its memory buffer, locked. If it has ended already, another process has the lock.
 fn end_locking(process: &Weak<Process>, blocked: Blocked, waited: Duration) {
     let Some(process) = process.upgrade() else { return };
-    let Blocked { verb, channel, object } = blocked;
-    let (why, cause) = match object {
-        Object::Pipe => (
-            "a system call of the script keeps this pipe locked (splice(2), sendfile(2), or a read or write of memory that does not answer)",
-            EndCause::LocksPipe,
-        ),
-        Object::Memory => (
-            "a process that has its descriptor keeps this memory locked (a write to it from memory that does not answer)",
-            EndCause::LocksBuffer,
-        ),
-    };
-    let (Process { site, pid, .. }, script, seconds) = (&*process, process.script(), waited.as_secs());
+    let Blocked { verb, channel, why, .. } = blocked;
+    let (Process { spec, pid, .. }, script, seconds) = (&*process, process.script(), waited.as_secs());
     tracing::warn!(
         target: "script",
-        site,
+        site = spec.site,
         script = &*script,
         pid,
         "the server cannot {verb} its {channel} for more than {seconds} s, because {why}; it is stopped"
     );
-    process.stop(cause);
+    process.stop(blocked.cause);
 }
 
 impl Channels {
     /// Moves the channels to the event loop of the calling worker.
-    pub(crate) fn rebind(self: Box<Self>) -> io::Result<Box<Channels>> {
-        Ok(Box::new(Channels {
-            input: self.input.map(Input::rebind),
-            mailbox: self.mailbox.rebind()?,
-            cgiplusin: self.cgiplusin.rebind(),
-            segment: self.segment,
-        }))
+    pub(crate) fn rebind(&mut self) -> io::Result<()> {
+        if let Some(input) = &mut self.input {
+            input.pipe.rebind();
+        }
+        self.cgiplusin.rebind();
+        self.mailbox.rebind()
     }
 }
 
 /// The properties of a process that do not come from its start.
 pub(crate) struct ProcessSpec {
     pub sentinels: Sentinels,
-    pub script: String,
-    /// The program that runs the script, if its route names one.
+    /// The file that is started, for messages: the script, or the engine that runs it.
+    pub program: String,
+    /// The program that runs the script, if its route names one: the `#!` line of the script has no meaning then.
     pub interpreter: Option<PathBuf>,
     pub site: String,
+    /// The bound on its log lines.
     pub log: Arc<ScriptLog>,
     pub mailbox: settings::Mailbox,
+    /// Bytes in the largest record.
     pub record_bytes_max: usize,
     pub kill_grace: Duration,
     /// Limits on what the process may use and reach; `None`: the same as the server.
@@ -295,15 +246,8 @@ impl Process {
             pid: probe.pid(),
             user,
             probe,
-            sentinels: spec.sentinels,
-            program: spec.script,
-            has_interpreter: spec.interpreter.is_some(),
-            site: spec.site,
-            record_bytes_max: (spec.mailbox == settings::Mailbox::Record).then_some(spec.record_bytes_max),
-            log: spec.log,
+            spec,
             started: Instant::now(),
-            kill_grace: spec.kill_grace,
-            confinement: spec.confinement,
             commands,
             errors: UnreadErrors::new(),
             state: Mutex::default(),
@@ -368,7 +312,6 @@ impl Process {
         state.watched_lines = None;
     }
 
-    /// Notes that the work for the exchange is over.
     pub(crate) fn end_exchange(&self) {
         let mut state = self.lock();
         let script = state.script.take();
@@ -385,7 +328,7 @@ impl Process {
     pub(crate) fn script(&self) -> Cow<'_, str> {
         match &self.lock().script {
             Some(script) => Cow::Owned(script.to_string()),
-            None => Cow::Borrowed(&self.program),
+            None => Cow::Borrowed(&self.spec.program),
         }
     }
 
@@ -395,10 +338,13 @@ impl Process {
         let state = self.lock();
         let current = (&state.script, state.exchange);
         let (script, exchange) = state.ended.as_ref().map_or(current, |(id, script)| (script, Some(*id)));
-        LineSource::new(script.as_deref(), &self.program, exchange)
+        LineSource {
+            is_run_by_engine: script.is_some(),
+            script: script.as_deref().unwrap_or(&self.spec.program).to_owned(),
+            exchange,
+        }
     }
 
-    /// The exit status, once the process is reaped.
     pub(crate) fn exit(&self) -> Option<Exit> {
         self.lock().exit
     }
@@ -454,10 +400,8 @@ impl Process {
             state.error_lines.pop_front();
         }
         state.error_lines.push_back(line.into());
-        if let Some(lines) = state
-            .watched_lines
-            .as_mut()
-            .filter(|lines| lines.len() < WATCHED_LINES_MAX)
+        if let Some(lines) = &mut state.watched_lines
+            && lines.len() < WATCHED_LINES_MAX
         {
             lines.push(line.into());
             if let Some(waiter) = &state.waiter {
@@ -471,7 +415,7 @@ impl Process {
         let mut state = self.lock();
         state.is_exit_described |= state.exit.is_some();
         ProcessState {
-            script: state.script.clone().unwrap_or_else(|| self.program.as_str().into()),
+            script: state.script.as_deref().unwrap_or(&self.spec.program).into(),
             pid: self.pid,
             exit: state.exit,
             limit: state.limit.clone(),
@@ -496,7 +440,7 @@ impl Process {
 
     fn announce(&self, end: &End) {
         let (exit, usage) = (end.exit, end.usage);
-        let confinement = self.confinement.as_deref();
+        let confinement = self.spec.confinement.as_deref();
         let limit = confinement
             .filter(|_| !end.is_lost)
             .and_then(|limits| limit_reached(limits, end));
@@ -525,29 +469,17 @@ impl Drop for Process {
         let Some(exit) = state.exit.filter(|exit| !is_expected && *exit != Exit::Code(0)) else {
             return;
         };
-        let text = match &state.limit {
-            Some(limit) => format!("{exit}: the script {limit}"),
-            None => exit.to_string(),
-        };
-        if !self.log.admits(text.len(), std::time::Instant::now()) {
+        let text = end_text(exit, state.limit.as_deref());
+        if !self.spec.log.admits(text.len(), std::time::Instant::now()) {
             return;
         }
-        let Process { pid, site, .. } = self;
-        let script = state.script.as_deref().unwrap_or(&self.program);
+        let (pid, ProcessSpec { site, program, .. }) = (self.pid, &self.spec);
+        let script = state.script.as_deref().unwrap_or(program);
         match state.exchange {
             Some(id) => tracing::warn!(target: "script", site, script, pid, %id, "end of the process: {text}"),
             None => tracing::warn!(target: "script", site, script, pid, "end of the process: {text}"),
         }
     }
-}
-
-/// The user of a process by its error output, noted by the threads for its pipes and buffers.
-fn noted_user(stderr: &OwnedFd, run_as: &RunAs, threads: [&PipeThreads; 2]) -> u32 {
-    let user = user_of(stderr);
-    for threads in threads {
-        threads.note_user(run_as, user);
-    }
-    user
 }
 
 #[cfg(test)]

@@ -5,9 +5,8 @@ use std::ffi::CString;
 use sluice_launch::{LauncherSettings, ProcessLimits, RemoteLauncher, SameUser, ServiceSettings, Stdin};
 
 use super::*;
-use crate::process::pipe_threads::PipeThreads;
 use crate::process::pipe_threads::tests::hold;
-use crate::process::script_log::ScriptLogs;
+use crate::process::{PipeThreads, ScriptLogs, Work};
 
 /// A launcher in threads of the test.
 fn settings() -> ServiceSettings {
@@ -50,7 +49,7 @@ async fn a_process_whose_descriptors_cannot_be_registered_is_reaped_and_gives_up
     let started = started.await.unwrap().unwrap();
     let spec = ProcessSpec {
         sentinels: Sentinels::from_random([0; 12]),
-        script: String::new(),
+        program: String::new(),
         interpreter: None,
         site: String::new(),
         log: ScriptLogs::new(0).of(""),
@@ -94,7 +93,7 @@ async fn the_pipes_of_a_process_that_nobody_takes_are_closed_in_the_share_of_its
     assert!(freed.await.is_err(), "the process has ended");
     // The jobs of another user do not wait.
     let (other, mut other_far) = UnixStream::pair().unwrap();
-    threads.close(&PipeOwner::ending(uid + 1), "test", other.into());
+    threads.perform(&PipeOwner::ending(uid + 1), "test", Work::Close(other.into()));
     other_far.set_nonblocking(true).unwrap();
     let began = std::time::Instant::now();
     while other_far.read(&mut [0]).is_err() {

@@ -1,7 +1,8 @@
 //! The server's end of a socket on which a script writes: only received from, and without the descriptors that a script may send along (SCM_RIGHTS).
 //!
-//! The last close(2) of a descriptor may wait for as long as its sender wishes (SO_LINGER, a pipe that is locked), and read(2) closes those that come along. A kernel that
-//! can refuse them does (Linux 6.16); otherwise they are received, closed elsewhere, and a fault of the script. Not here: the bytes (`mailbox`).
+//! The last close(2) of a descriptor may wait for as long as its sender wishes (SO_LINGER, a pipe that is locked), and read(2) closes those
+//! that come along. A kernel that can refuse them does (Linux 6.16); otherwise they are received, closed elsewhere, and a fault of the
+//! script.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -15,7 +16,6 @@ use sluice_launch::{Passing, close_socket_elsewhere, passing, receive};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-/// A socket on which a script writes.
 pub(crate) struct ScriptSocket {
     /// A SOCK_SEQPACKET socket has the type of a stream socket: only its registration with the event loop is used, which is the same. `None` once it is being closed.
     socket: Option<UnixStream>,
@@ -23,7 +23,6 @@ pub(crate) struct ScriptSocket {
     sender: Option<u32>,
 }
 
-/// A record that has arrived.
 pub(crate) struct Record {
     /// The length; that of its first part, if the kernel says no more, and the rest is lost.
     pub length: usize,
@@ -44,12 +43,10 @@ impl ScriptSocket {
     }
 
     /// Moves to the event loop of the calling worker.
-    pub(crate) fn rebind(mut self) -> io::Result<ScriptSocket> {
+    pub(crate) fn rebind(&mut self) -> io::Result<()> {
         let socket = self.socket.take().map(UnixStream::into_std).transpose()?;
-        Ok(ScriptSocket {
-            socket: socket.map(UnixStream::from_std).transpose()?,
-            sender: self.sender,
-        })
+        self.socket = socket.map(UnixStream::from_std).transpose()?;
+        Ok(())
     }
 
     fn socket(&self) -> &UnixStream {
@@ -183,7 +180,7 @@ mod tests {
 
     #[tokio::test]
     async fn descriptors_on_a_stream_are_a_fault_and_bytes_without_them_are_none() {
-        let (socket, script) = socket(SocketType::STREAM);
+        let (mut socket, script) = socket(SocketType::STREAM);
         rustix::io::write(&script, b"bytes").unwrap();
         let mut buffer = BytesMut::new();
         std::future::poll_fn(|context| socket.poll_read_ready(context))
@@ -194,7 +191,7 @@ mod tests {
         send_with_descriptor(&script, b"more");
         let error = socket.read(&mut [0; 64]).unwrap_err();
         assert!(error.to_string().contains("sent descriptors along"), "{error}");
-        let socket = socket.rebind().unwrap();
+        socket.rebind().unwrap();
         drop(script);
         assert_eq!(socket.read(&mut [0; 64]).unwrap(), 0);
     }

@@ -1,7 +1,4 @@
 //! Faults in the `#!` line of a script that could not be started, or that ended before it wrote anything (execve(2)).
-//!
-//! Here: reading the line, by a thread and after a failure only, and the message for the script's author. Not here: the system's own
-//! reason (`sluice_launch`), which does not say which of two files is missing.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Display};
@@ -18,7 +15,7 @@ use sluice_launch::{UNKNOWN_USER, do_elsewhere};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::process::default_environment::path_of_scripts;
+use crate::process::path_of_scripts;
 
 /// Bytes of a file that are read: the kernel reads 256 of a `#!` line.
 const LINE_BYTES_MAX: u64 = 256;
@@ -29,22 +26,15 @@ const FIND_TIMEOUT: Duration = Duration::from_secs(2);
 /// A byte order mark in UTF-8, which some editors for Windows write.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A fault in a `#!` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ShebangProblem {
     /// The line ends with CR LF: the kernel takes the CR for a part of the name or of the argument.
     CarriageReturn(Excerpt),
-    /// The file begins with a byte order mark.
     ByteOrderMark,
-    /// There are blanks or empty lines before the line.
     NotAtBegin,
-    /// The line names no interpreter.
     Nothing,
-    /// The interpreter does not exist.
     Missing(PathBuf),
-    /// The interpreter exists and cannot be executed.
     NotExecutable(PathBuf),
-    /// env(1) finds no such program in PATH.
     NotInPath(Excerpt),
 }
 

@@ -10,12 +10,10 @@ use std::time::{Duration, Instant};
 
 use sluice_http::escape::Escaped;
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
+use sluice_settings::Mailbox;
 use tokio::time::{sleep, sleep_until, timeout};
 
-use crate::process::line_source::LineSource;
-use crate::process::pipe_end::PipeEnd;
-use crate::process::pipe_reader::PipeReader;
-use crate::process::script_process::Process;
+use crate::process::{LineSource, PipeEnd, PipeReader, Process};
 
 /// Longer lines are split after so many bytes.
 const LINE_BYTES_MAX: usize = 4096;
@@ -47,7 +45,6 @@ const LAST_BYTES_MAX: usize = 1 << 20;
 /// How long that may take. Only another process can keep the pipe locked then.
 const LAST_READ_MAX: Duration = Duration::from_secs(1);
 
-/// Bytes of a read.
 const READ_BYTES: usize = 8192;
 
 /// The reader of one process's standard error.
@@ -112,8 +109,7 @@ impl StderrReader {
         })
     }
 
-    /// Waits for output and logs its lines, or logs the count of those that were not logged, once their interval is over. Pending
-    /// for ever once the script has closed its end.
+    /// Waits for output and logs its lines, or the count of those that were not logged. Pending for ever once the script has closed its end.
     pub(crate) async fn read(&mut self) {
         let due = self.record.due();
         tokio::select! {
@@ -181,7 +177,7 @@ impl StderrReader {
 
     fn end_line(&mut self) {
         let line = std::mem::take(&mut self.line);
-        let line = self.process.sentinels.masked(&line);
+        let line = self.process.spec.sentinels.masked(&line);
         let text = String::from_utf8_lossy(&line).replace('\t', " ");
         // A line must not look like two in the log, or move the cursor of a terminal.
         let text = Escaped(text.trim_end()).to_string();
@@ -198,7 +194,7 @@ impl StderrReader {
             self.log_record();
         }
         self.log_suppressed(suppressed);
-        if !self.limited.admits(LINES_MAX, INTERVAL, now) || !self.process.log.admits(text.len(), now) {
+        if !self.limited.admits(LINES_MAX, INTERVAL, now) || !self.process.spec.log.admits(text.len(), now) {
             return;
         }
         self.record.add(&text, now);
@@ -215,35 +211,28 @@ impl StderrReader {
         }
         let LogRecord { first, others, .. } = &record;
         let continued = (!others.is_empty()).then(|| others.trim_start_matches('\n'));
-        let Process { pid, site, .. } = &*self.process;
+        let (pid, site) = (self.process.pid, &self.process.spec.site);
         let LineSource { script, exchange, .. } = &self.source;
         match exchange {
             Some(id) => tracing::warn!(target: "script", site, script, pid, %id, continued, "{first}"),
             None => tracing::warn!(target: "script", site, script, pid, continued, "{first}"),
         }
-        self.explain(first, others);
-    }
-
-    fn means_too_large(&self, text: &str) -> bool {
-        self.process.record_bytes_max.is_some() && text.contains(TOO_LARGE)
-    }
-
-    /// Logs what an error means that comes of a record mailbox. A write beyond the socket's buffer fails in the script (EMSGSIZE), so
-    /// that the server does not see the record that is too large.
-    fn explain(&self, first: &str, others: &str) {
-        let pid = self.process.pid;
-        let script = &*self.process.script();
-        if let Some(bytes_max) = self.process.record_bytes_max
-            && (self.means_too_large(first) || self.means_too_large(others))
-        {
+        if self.means_too_large(first) || self.means_too_large(others) {
+            let bytes_max = self.process.spec.record_bytes_max;
             tracing::warn!(
                 target: "script",
-                script,
+                script = &*self.process.script(),
                 pid,
                 "it wrote a record of more than {bytes_max} bytes (record_size of the route, WWW_GATEWAY_MRS): \
                  write less at once, or set mailbox = \"stream\""
             );
         }
+    }
+
+    /// Whether the text names an error that comes of a record mailbox: a write beyond the socket's buffer fails in the script (EMSGSIZE), so
+    /// that the server does not see the record that is too large.
+    fn means_too_large(&self, text: &str) -> bool {
+        self.process.spec.mailbox == Mailbox::Record && text.contains(TOO_LARGE)
     }
 
     fn log_suppressed(&self, suppressed: Option<Suppressed>) {

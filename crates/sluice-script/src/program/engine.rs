@@ -1,19 +1,10 @@
 //! The engines of a route in mode `rte`: programs that are kept and run many scripts.
 //!
-//! Here: where the files of an engine are, its command line, and which engine runs a file. Not here: how a process gets its requests
-//! (`cgiplus`, which serves both modes), and which process does (`pool`).
-//!
-//! ```text
-//!   SDK/python/engine.py       run by python3, or by the program of a virtual environment
-//!   SDK/perl/engine.pl         run by perl
-//!   SDK/php/build/sluice-php   a program, as in a checkout; or SDK/php/sluice-php, installed
-//! ```
-//! SDK is what the configuration says, or else the first of the usual directories that has the engine (`sdk`).
+//! SDK is what the configuration says, or else the first of the usual directories that has the engine (`search_path`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,8 +12,7 @@ use sluice_http::fault::{Fault, ServerFault};
 use sluice_settings::{Engine, EngineSettings, ScriptSettings, ScriptSource, module_files};
 
 use crate::program::python_modules::module_directories;
-use crate::program::sdk;
-use crate::program::search_path::{find_program, possible_programs};
+use crate::program::search_path::{find_program, find_shipped, possible_files, possible_programs};
 use crate::program::source_files::SourcePath;
 use crate::program::stamp::Stamp;
 
@@ -33,47 +23,18 @@ pub struct EngineProgram {
     settings: EngineSettings,
     /// Identifies it among the engines of its route, for the pools.
     key: PathBuf,
-    /// Found when the route was opened.
-    found: Result<Command, MissingEngine>,
+    /// Found when the route was opened, or else why it is missing, and what to do.
+    found: Result<Command, String>,
     /// Where an application in Python is that is not in the directory of its route.
     modules: Vec<PathBuf>,
 }
 
-/// How an engine is started.
 #[derive(Clone, Debug)]
 pub(crate) struct Command {
     pub program: PathBuf,
     pub arguments: Vec<OsString>,
     /// The file that is the engine, for messages: the program, or what it runs.
     pub file: PathBuf,
-}
-
-/// An engine that is not there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MissingEngine {
-    /// None of these files is in one of these directories.
-    File {
-        /// The name of the engine.
-        engine: String,
-        /// The files.
-        names: Vec<String>,
-        /// The directories.
-        directories: Vec<PathBuf>,
-    },
-    /// The virtual environment has no program.
-    Virtualenv {
-        /// The program.
-        python: PathBuf,
-        /// The environment.
-        virtualenv: PathBuf,
-    },
-    /// The program that runs the engine is in no directory of PATH, or not at its path.
-    Program {
-        /// The name of the engine.
-        engine: String,
-        /// The program.
-        program: PathBuf,
-    },
 }
 
 /// The engines of a route, opened.
@@ -87,7 +48,6 @@ pub struct Engines {
 
 impl Engines {
     /// Finds the engines that the settings name. One that is missing is searched again when it is needed.
-    #[must_use]
     pub fn open(settings: &EngineSettings) -> Engines {
         let mut programs: Vec<Arc<EngineProgram>> = Vec::new();
         let mut open = |engine: &Engine| {
@@ -114,7 +74,6 @@ impl Engines {
     }
 
     /// The engine of an application, and the files of which one is its SCRIPT_FILENAME.
-    #[must_use]
     pub fn of_app<'a>(
         &'a self,
         directory: &Path,
@@ -150,7 +109,6 @@ impl Engines {
         is_run.then_some(engine)
     }
 
-    /// All of them.
     pub(crate) fn programs(&self) -> impl Iterator<Item = &Arc<EngineProgram>> {
         let by_suffix = self.by_suffix.iter().map(|(_, engine)| engine);
         let mut all: Vec<_> = self.engine.iter().chain(by_suffix).collect();
@@ -170,7 +128,6 @@ impl Engines {
 
 impl EngineProgram {
     /// SCRIPT_RTE.
-    #[must_use]
     pub fn name(&self) -> &str {
         self.engine.name()
     }
@@ -180,7 +137,6 @@ impl EngineProgram {
         &self.key
     }
 
-    /// Whether it is that of PHP.
     pub(crate) fn is_php(&self) -> bool {
         self.engine == Engine::Php
     }
@@ -200,16 +156,13 @@ impl EngineProgram {
         matches!(self.engine, Engine::Python | Engine::Php)
     }
 
-    /// How it is started.
-    ///
-    /// # Errors
-    /// 503: it is still missing.
+    /// How it is started; a 503 if it is still missing.
     pub(crate) fn command(&self) -> Result<Cow<'_, Command>, Fault> {
         match &self.found {
             Ok(command) => Ok(Cow::Borrowed(command)),
             Err(_) => find(&self.engine, &self.settings)
                 .map(Cow::Owned)
-                .map_err(|missing| ServerFault::NoEngine(missing.to_string().into()).into()),
+                .map_err(|missing| ServerFault::NoEngine(missing.into()).into()),
         }
     }
 }
@@ -260,13 +213,10 @@ pub fn can_share_processes(one: &ScriptSettings, other: &ScriptSettings) -> bool
 /// The stamp of scripts that an engine runs: it compiles a changed file again itself, so its process stays.
 pub const ENGINE_STAMP: Stamp = Stamp::NONE;
 
-/// The engines of a route that cannot be started, for the administrator.
-#[must_use]
-pub fn missing_engines(settings: &EngineSettings) -> Vec<MissingEngine> {
-    settings
-        .all()
-        .filter_map(|engine| find(engine, settings).err())
-        .collect()
+/// The engines of a route that cannot be started: why, and what to do.
+pub fn missing_engines(settings: &EngineSettings) -> Vec<String> {
+    let engines = settings.all();
+    engines.filter_map(|engine| find(engine, settings).err()).collect()
 }
 
 /// A command of an engine, with every path at which its parts would be found.
@@ -280,7 +230,7 @@ pub(crate) struct PossibleCommand {
 /// The commands of the engines of a route, wherever their files may be when one is started.
 pub(crate) fn possible_commands(settings: &EngineSettings) -> Vec<PossibleCommand> {
     let possible = |engine: &Engine| {
-        let files = sdk::possible_files(settings.sdk.as_deref(), files_of(engine));
+        let files = possible_files(settings.sdk.as_deref(), files_of(engine));
         let (programs, files) = match (engine, runner_of(engine), &settings.virtualenv) {
             (Engine::Program { program, .. }, ..) => (possible_programs(program), Vec::new()),
             (_, None, _) => (files, Vec::new()),
@@ -319,21 +269,13 @@ pub(super) fn runner_of(engine: &Engine) -> Option<&'static str> {
     }
 }
 
-/// The command of an engine.
-pub(super) fn find(engine: &Engine, settings: &EngineSettings) -> Result<Command, MissingEngine> {
+pub(super) fn find(engine: &Engine, settings: &EngineSettings) -> Result<Command, String> {
     let file = match engine {
         Engine::Program { program, .. } => find_runner(engine, program)?,
-        own => find_file(own, settings, files_of(own))?,
+        own => find_file(own, settings)?,
     };
     let runner = match (engine, runner_of(engine), &settings.virtualenv) {
-        (Engine::Python, Some(_), Some(virtualenv)) => {
-            let python = virtualenv.join("bin/python");
-            let missing = || MissingEngine::Virtualenv {
-                python: python.clone(),
-                virtualenv: virtualenv.clone(),
-            };
-            Some(python.to_str().and_then(find_program).ok_or_else(missing)?)
-        }
+        (Engine::Python, Some(_), Some(virtualenv)) => Some(find_in_virtualenv(virtualenv)?),
         (_, Some(runner), _) => Some(find_runner(engine, runner)?),
         (_, None, _) => None,
     };
@@ -365,70 +307,43 @@ fn options(engine: &Engine, settings: &EngineSettings) -> impl Iterator<Item = S
     app.chain(fresh).chain(php).chain(php_admin)
 }
 
-fn find_runner(engine: &Engine, program: &str) -> Result<PathBuf, MissingEngine> {
-    find_program(program).ok_or_else(|| MissingEngine::Program {
-        engine: engine.name().to_owned(),
-        program: program.into(),
+fn find_in_virtualenv(virtualenv: &Path) -> Result<PathBuf, String> {
+    let python = virtualenv.join("bin/python");
+    python.to_str().and_then(find_program).ok_or_else(|| {
+        let (python, virtualenv) = (python.display(), virtualenv.display());
+        format!(
+            "virtualenv: there is no {python}: make the environment (python3 -m venv {virtualenv}), or fix the path, which is relative to the \
+             configuration file"
+        )
     })
 }
 
-fn find_file(engine: &Engine, settings: &EngineSettings, names: &[&str]) -> Result<PathBuf, MissingEngine> {
-    sdk::find(settings.sdk.as_deref(), names).map_err(|directories| MissingEngine::File {
-        engine: engine.name().to_owned(),
-        names: names.iter().map(ToString::to_string).collect(),
-        directories,
+/// The program that runs an engine, or is one: in a directory of PATH, or at its path.
+fn find_runner(engine: &Engine, program: &str) -> Result<PathBuf, String> {
+    let name = engine.name();
+    find_program(program).ok_or_else(|| match Path::new(program).components().count() {
+        1 if Engine::named(name).is_none() => format!(
+            "the engine {program} is in no directory of PATH: the path of a program of your own has a slash, as in \"./{program}\" or \
+             \"bin/{program}\", relative to the configuration file"
+        ),
+        1 => format!(
+            "the engine {name} needs the program {program}, which is in no directory of PATH: install the package {program}"
+        ),
+        _ => format!(
+            "the engine {name} needs the program {program}, which does not exist: put it there or fix the path"
+        ),
     })
 }
 
-impl Display for MissingEngine {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MissingEngine::File {
-                engine,
-                names,
-                directories,
-            } => {
-                let mut directories: Vec<_> = directories.iter().map(|path| path.display().to_string()).collect();
-                directories.dedup();
-                let package = if engine == Engine::Php.name() {
-                    "sluice-php"
-                } else {
-                    "sluice"
-                };
-                write!(
-                    out,
-                    "the engine of {engine} is not there ({} in {}): install it (apt install {package}; from the sources make sdk), or name its \
-                     directory: sdk = \"…\" in [server], or sluice serve --sdk DIR",
-                    names.join(" or "),
-                    directories.join(", ")
-                )
-            }
-            MissingEngine::Virtualenv { python, virtualenv } => write!(
-                out,
-                "virtualenv: there is no {}: make the environment (python3 -m venv {}), or fix the path, which is relative to the configuration file",
-                python.display(),
-                virtualenv.display()
-            ),
-            MissingEngine::Program { engine, program } => match program.components().count() {
-                1 if Engine::named(engine).is_none() => write!(
-                    out,
-                    "the engine {0} is in no directory of PATH: the path of a program of your own has a slash, as in \"./{0}\" or \"bin/{0}\", \
-                     relative to the configuration file",
-                    program.display()
-                ),
-                1 => write!(
-                    out,
-                    "the engine {engine} needs the program {0}, which is in no directory of PATH: install the package {0}",
-                    program.display()
-                ),
-                _ => write!(
-                    out,
-                    "the engine {engine} needs the program {}, which does not exist: put it there or fix the path",
-                    program.display()
-                ),
-            },
-        }
-    }
+fn find_file(engine: &Engine, settings: &EngineSettings) -> Result<PathBuf, String> {
+    find_shipped(settings.sdk.as_deref(), files_of(engine)).map_err(|places| {
+        let name = engine.name();
+        let package = if *engine == Engine::Php { "sluice-php" } else { "sluice" };
+        format!(
+            "the engine of {name} is not there ({places}): install it (apt install {package}; from the sources make sdk), or name its \
+             directory: sdk = \"…\" in [server], or sluice serve --sdk DIR"
+        )
+    })
 }
 
 #[cfg(test)]

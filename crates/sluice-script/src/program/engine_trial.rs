@@ -1,7 +1,7 @@
 //! Trial starts of engines, for `check`: a library that is missing, or an interpreter that is too old, shows only when the program runs.
 //!
-//! An engine gets the end of its requests at once, so it ends with status 0 when it is ready (docs/reference/engine-protocol.md). It runs as the user
-//! of its scripts, in `/`, without the limits of its route. Not here: engines whose files are missing (`engine`).
+//! An engine gets the end of its requests at once, so it ends with status 0 when it is ready (docs/reference/engine-protocol.md). It runs
+//! as the user of its scripts, in `/`, without the limits of its route.
 
 use std::collections::HashSet;
 use std::ffi::{CString, OsStr, OsString};
@@ -19,7 +19,7 @@ use sluice_launch::{
 use sluice_settings::permission::{Subject, Use, is_permitted};
 use sluice_settings::{Engine, ScriptSettings, ScriptUser, Settings};
 
-use crate::process::default_environment::{default_environment, search_path_of_another_user};
+use crate::process::{default_environment, search_path_of_another_user};
 use crate::program::engine::{Command, find, runner_of};
 
 /// The time for one engine: an application that is large takes seconds to load.
@@ -48,9 +48,7 @@ pub enum TrialFailure {
     IsSlow(String),
 }
 
-/// Starts each engine of a configuration once, as the user of its scripts; `server` is the user of the server process. Takes ten seconds at most for
-/// each engine.
-#[must_use]
+/// Starts each engine of a configuration once, as the user of its scripts, in ten seconds each at most; `server` is the user of the server process.
 pub fn failures(settings: &Settings, server: &Subject) -> Vec<TrialFailure> {
     let mut tried = HashSet::new();
     let mut failures = Vec::new();
@@ -62,18 +60,14 @@ pub fn failures(settings: &Settings, server: &Subject) -> Vec<TrialFailure> {
             continue;
         };
         for engine in script.engines.all() {
-            let Some(trial) = Trial::new(engine, script, server) else {
+            let Some((trial, user)) = Trial::new(engine, script, server) else {
                 continue;
             };
-            if !tried.insert(trial.clone()) {
-                continue;
+            if tried.insert(trial.clone())
+                && let Err(outcome) = trial.run(&user)
+            {
+                failures.push(outcome.failure(&route.origin, engine, &trial, &user));
             }
-            failures.extend(
-                trial
-                    .run()
-                    .err()
-                    .map(|outcome| outcome.failure(&route.origin, engine, &trial)),
-            );
         }
     }
     failures
@@ -84,34 +78,13 @@ pub fn failures(settings: &Settings, server: &Subject) -> Vec<TrialFailure> {
 struct Trial {
     program: PathBuf,
     arguments: Vec<OsString>,
-    /// The file that is the engine.
     file: PathBuf,
     environment: Vec<(String, OsString)>,
     uid: u32,
-    user: Named,
-}
-
-/// A user, compared by its number alone.
-#[derive(Clone, Debug)]
-struct Named(Subject);
-
-impl PartialEq for Named {
-    fn eq(&self, other: &Named) -> bool {
-        self.0.uid() == other.0.uid()
-    }
-}
-
-impl Eq for Named {}
-
-impl std::hash::Hash for Named {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.0.uid().hash(state);
-    }
 }
 
 /// The way in which a trial did not succeed.
 enum Outcome {
-    /// The system refuses the start.
     Refused(String),
     Ended(Exit, String),
     InTime,
@@ -119,7 +92,7 @@ enum Outcome {
 
 impl Trial {
     /// The trial of an engine of a route. `None` if the engine or its user is missing, which has been reported.
-    fn new(engine: &Engine, script: &ScriptSettings, server: &Subject) -> Option<Trial> {
+    fn new(engine: &Engine, script: &ScriptSettings, server: &Subject) -> Option<(Trial, Subject)> {
         let Command {
             program,
             arguments,
@@ -159,26 +132,27 @@ impl Trial {
         let runner = runner_of(engine).filter(|_| script.engines.virtualenv.is_none());
         let program = match runner.filter(|_| is_other) {
             // As a server of the other user finds it, whose search path has no directories of this user.
-            Some(runner) => std::env::split_paths(&search_path_of_another_user())
-                .map(|directory| directory.join(runner))
-                .find(|path| path.is_file() && is_permitted(path, Use::Execute, &user))
-                .unwrap_or(program),
+            Some(runner) => {
+                let directories = search_path_of_another_user();
+                let mut paths = std::env::split_paths(&directories).map(|directory| directory.join(runner));
+                let is_usable = |path: &PathBuf| path.is_file() && is_permitted(path, Use::Execute, &user);
+                paths.find(is_usable).unwrap_or(program)
+            }
             None => program,
         };
-        Some(Trial {
+        let trial = Trial {
             program,
             arguments,
             file,
             environment,
             uid: user.uid(),
-            user: Named(user),
-        })
+        };
+        Some((trial, user))
     }
 
-    /// Starts the engine, and waits for its end.
-    fn run(&self) -> Result<(), Outcome> {
+    fn run(&self, user: &Subject) -> Result<(), Outcome> {
         let refused = |error: &dyn std::fmt::Display| Outcome::Refused(error.to_string());
-        let program = self.program().ok_or_else(|| refused(&"a NUL in its command"))?;
+        let program = self.program(user).ok_or_else(|| refused(&"a NUL in its command"))?;
         let launcher = Launcher::start(1).map_err(|error| refused(&error))?;
         let (sender, receiver) = mpsc::channel();
         launcher.launch(program, move |result| drop(sender.send(result)));
@@ -194,7 +168,7 @@ impl Trial {
         }
     }
 
-    fn program(&self) -> Option<Program> {
+    fn program(&self, user: &Subject) -> Option<Program> {
         let text = |text: &OsStr| CString::new(text.as_bytes()).ok();
         let words = [self.program.as_os_str()].into_iter();
         let words = words.chain(self.arguments.iter().map(OsString::as_os_str));
@@ -213,13 +187,12 @@ impl Trial {
             memory: None,
             is_kept: false,
             run_as: RunAs::Usual,
-            credentials: is_other.then(|| self.user.0.credentials().clone()),
+            credentials: is_other.then(|| user.credentials().clone()),
             limits: ProcessLimits::default(),
             confinement: None,
         })
     }
 
-    /// The command, for messages.
     fn command(&self) -> String {
         match self.program == self.file {
             true => self.program.display().to_string(),
@@ -230,16 +203,8 @@ impl Trial {
 
 /// Has a process see the end of its requests, and waits for its end. Returns its exit and the last line of its errors; `None` if it takes too long.
 fn watch(started: Started) -> Option<(Exit, String)> {
-    let Started {
-        pid,
-        pidfd,
-        stdin,
-        cgiplusin,
-        stderr,
-        mailbox,
-        ..
-    } = started;
-    drop((stdin, cgiplusin));
+    let (pid, pidfd, stderr) = (started.pid, started.pidfd, started.stderr);
+    drop((started.stdin, started.cgiplusin));
     let until = Instant::now() + TIME_MAX;
     let mut errors = Vec::new();
     let has_ended = wait_end(&pidfd, &stderr, &mut errors, until);
@@ -248,7 +213,7 @@ fn watch(started: Started) -> Option<(Exit, String)> {
         let _ = kill_group(pid, Signal::Kill);
         wait_end(&pidfd, &stderr, &mut errors, Instant::now() + KILL_TIME);
     }
-    drop(mailbox);
+    drop(started.mailbox);
     let _ = end_session(pid, "");
     let exit = reap(pidfd.as_fd()).ok().flatten();
     exit.filter(|_| has_ended).map(|exit| (exit, last_line(&errors)))
@@ -267,9 +232,8 @@ fn wait_end(pidfd: &impl AsFd, stderr: &impl AsFd, errors: &mut Vec<u8>, until: 
             return false;
         };
         match poll(&mut waited, Some(&timeout)) {
-            Ok(0) => return false,
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return false,
+            Ok(1..) | Err(rustix::io::Errno::INTR) => {}
+            Ok(0) | Err(_) => return false,
         }
         let has_ended = !waited[0].revents().is_empty();
         let has_errors = waited.get(1).is_some_and(|errors| !errors.revents().is_empty());
@@ -296,8 +260,8 @@ fn last_line(errors: &[u8]) -> String {
 }
 
 impl Outcome {
-    fn failure(self, origin: &str, engine: &Engine, trial: &Trial) -> TrialFailure {
-        let (name, user, command) = (engine.name(), trial.user.0.name(), trial.command());
+    fn failure(self, origin: &str, engine: &Engine, trial: &Trial, user: &Subject) -> TrialFailure {
+        let (name, user, command) = (engine.name(), user.name(), trial.command());
         let why = match self {
             Outcome::Refused(error) => error,
             Outcome::Ended(exit, line) => {

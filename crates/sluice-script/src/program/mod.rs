@@ -1,11 +1,8 @@
 //! The program that runs: a script's own file, or an engine that runs many scripts.
 //!
-//! Here: finding it, and noticing that it has changed. Not here: which script a path names (`sluice-server`), and the start of a process
-//! (`process`).
-//!
 //! ```text
 //!   script ─── stamp             one script: its file, its engine, and their versions
-//!     └─ engine ─── sdk          the programs that run many scripts
+//!     └─ engine                  the programs that run many scripts
 //!          ├─ engine_trial       starting each once, for `check`
 //!          ├─ search_path        where they are
 //!          ├─ python_modules     applications that are installed
@@ -16,7 +13,6 @@ pub mod engine;
 pub mod engine_trial;
 pub mod python_modules;
 pub(crate) mod script;
-pub(crate) mod sdk;
 pub mod search_path;
 pub(crate) mod source_files;
 pub mod stamp;

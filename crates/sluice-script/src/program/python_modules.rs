@@ -1,7 +1,7 @@
 //! The directories in which Python has installed modules: an application may be one of these.
 //!
-//! They are derived from the place of the interpreter, as its module `site` does. Nothing is executed: a configuration is also read by root. Not here: what else
-//! a file `*.pth` or PYTHONPATH adds.
+//! They are derived from the place of the interpreter, as its module `site` does. Nothing is executed: a configuration is also read by
+//! root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,6 @@ use sluice_settings::{Engine, EngineSettings};
 use crate::program::search_path::find_program;
 
 /// The directories of installed modules for the Python engine of a route; none for another engine.
-#[must_use]
 pub fn module_directories(settings: &EngineSettings) -> Vec<PathBuf> {
     if settings.engine != Some(Engine::Python) {
         return Vec::new();

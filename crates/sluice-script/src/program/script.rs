@@ -1,6 +1,4 @@
 //! The program that a route leads to.
-//!
-//! Not here: which program a path names (the server's `dispatch::locate`).
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

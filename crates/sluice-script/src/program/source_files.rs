@@ -1,9 +1,8 @@
 //! Files whose changes replace the kept processes of a route (`watch`): modules that its scripts have loaded.
 //!
-//! Here: the list of these files with their stamps, and the comparison of two lists. A thread makes a list once a second while the
-//! route has processes; requests pay nothing, and a change is seen about a second later. Every file system reports modification
-//! times, whereas inotify(7) is silent about those of other machines, and needs a watch for each directory. Not here: which
-//! processes are replaced (`shared_pool`).
+//! Here: the list of these files with their stamps, and the comparison of two lists. A thread makes a list once a second while the route
+//! has processes; requests pay nothing, and a change is seen about a second later. Every file system reports modification times, whereas
+//! inotify(7) is silent about those of other machines, and needs a watch for each directory.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -117,11 +116,8 @@ fn log_change(path: &Path, others: usize, changes: u32) {
 fn differences<'a>(old: &'a BTreeMap<PathBuf, Stamp>, new: &'a BTreeMap<PathBuf, Stamp>) -> Vec<&'a Path> {
     let changed = new.iter().filter(|(path, stamp)| old.get(*path) != Some(stamp));
     let gone = old.keys().filter(|path| !new.contains_key(*path));
-    changed
-        .map(|(path, _)| path)
-        .chain(gone)
-        .map(PathBuf::as_path)
-        .collect()
+    let paths = changed.map(|(path, _)| path).chain(gone);
+    paths.map(PathBuf::as_path).collect()
 }
 
 /// The files below some paths.

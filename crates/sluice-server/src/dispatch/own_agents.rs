@@ -32,7 +32,7 @@ impl OwnAgents {
                 continue;
             };
             let opened = own_agent::open(own, &access.origin);
-            let opened = opened.map_err(|missing| OpenError::new(&access.origin, missing.to_string()))?;
+            let opened = opened.map_err(|missing| OpenError::new(&access.origin, missing))?;
             agents.0.push((agent.clone(), Arc::new(opened)));
         }
         Ok(agents)

@@ -14,7 +14,7 @@ use sluice_http::fault::{Fault, ScriptFault, ServerFault};
 use sluice_http::request_body::RequestBody;
 use sluice_script::exchange::job::Job;
 use sluice_script::exchange::request::{ScriptRequest, ScriptUser};
-use sluice_script::exchange::serve::{self as script, ScriptAnswer, SendFileReply, Task};
+use sluice_script::exchange::serve::{self as script, ScriptAnswer, SendFileReply};
 use sluice_settings::rule::{ClientCertificate, RequestAttributes};
 use sluice_watch::{Item, Stage};
 
@@ -180,8 +180,8 @@ pub(crate) async fn wait_for(
                     Some(name) => name.await,
                     None => None,
                 };
-                let (task, directories) = task(exchange, request, *script, client_name);
-                match script::serve(task).await? {
+                let (job, body, directories) = job(exchange, request, *script, client_name);
+                match script::serve(job, body).await? {
                     ScriptAnswer::Response(response) => return Ok(response),
                     ScriptAnswer::LocalRedirect(target) => {
                         watched::local_redirect(exchange, &target);
@@ -274,13 +274,13 @@ fn script_user(granted: &Granted) -> ScriptUser {
     }
 }
 
-/// The script's task, and the directories of the files that it may name.
-fn task(
+/// The job of a script, the body of its request, and the directories of the files that it may name.
+fn job(
     exchange: &Exchange,
     request: &mut Request,
     script: ScriptTarget,
     client_name: Option<Arc<str>>,
-) -> (Task, Arc<SendDirectories>) {
+) -> (Rc<Job>, RequestBody, Arc<SendDirectories>) {
     let ScriptTarget {
         route,
         script,
@@ -327,9 +327,6 @@ fn task(
         compression: compress.then(|| Arc::clone(&site.compression)),
         tracer: exchange.tracer.clone(),
     };
-    let task = Task {
-        job: Rc::new(job),
-        body: request.body.take().unwrap_or_else(RequestBody::none),
-    };
-    (task, send_directories)
+    let body = request.body.take().unwrap_or_else(RequestBody::none);
+    (Rc::new(job), body, send_directories)
 }

@@ -1,8 +1,4 @@
 //! The body of a script's reply, as the response takes it: a `Source`.
-//!
-//! Here: chunks collected so that a short reply leaves in one write, the order of faults and bytes, how the next chunk is made, and the
-//! moment when the exchange is over. Not here: the head, and the order of all of it (`conversation`), what the channels carry
-//! (`relay`), and what happens to the process (`ending`).
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -17,9 +13,8 @@ use sluice_http::fault::Fault;
 use sluice_http::tasks::yield_now;
 
 use super::{Conversation, Link};
-use crate::exchange::ending::Ending;
-use crate::exchange::relay::{Relay, ReplyEvent};
-use crate::process::process_fault::Violation;
+use crate::exchange::{Ending, Relay, ReplyEvent};
+use crate::process::Violation;
 
 /// A reply that is complete and no larger than this, bytes, is sent in one chunk, with its length.
 const COLLECT_BYTES_MAX: usize = 128 << 10;
@@ -113,8 +108,7 @@ impl Conversation {
         }
     }
 
-    /// Whether the bytes that are here are not the begin of a reply: they may be those of another one, or the script has said that it
-    /// has failed.
+    /// Whether the bytes that are here may be those of another reply, or the script has said that it has failed.
     fn may_send_nothing(&self) -> bool {
         self.relay()
             .is_some_and(|relay| relay.has_two_replies() || relay.has_failed_well())
@@ -134,7 +128,7 @@ impl Conversation {
             return Poll::Ready(None);
         }
         // The client does not wait for the end of a CGI script that has written all that it announced.
-        let has_all = self.filter.is_satisfied() && self.block.is_empty();
+        let has_all = self.filter.is_satisfied() && self.block.bytes.is_empty();
         if has_all && !self.settings().mode.keeps_process() {
             Ending::Drain(self.settings().timeouts.output).carry_out(self);
             return Poll::Ready(None);
@@ -156,11 +150,10 @@ impl Conversation {
         }
     }
 
-    /// The next bytes to send, or to discard in the background. `None` once the script has written all, which does not end the exchange
-    /// yet. Faults are those of `Relay::poll_event`.
+    /// The next bytes to send, or to discard in the background. `None` once the script has written all; the exchange is not over yet.
     pub(crate) fn poll_output(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         let buffers = |relay: &Relay| relay.callouts.control.buffers_records == Some(true);
-        if self.block.is_empty() && !self.relay().is_some_and(buffers) {
+        if self.block.bytes.is_empty() && !self.relay().is_some_and(buffers) {
             return self.poll_written(context);
         }
         loop {
@@ -175,14 +168,13 @@ impl Conversation {
                         self.block.complete();
                     }
                 }
-                Poll::Ready(None) if !self.block.is_empty() => self.block.complete(),
+                Poll::Ready(None) if !self.block.bytes.is_empty() => self.block.complete(),
                 Poll::Pending => ready!(self.block.poll_complete(context)),
                 end => return end,
             }
         }
     }
 
-    /// The next bytes of the body, as the script writes them.
     fn poll_written(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         loop {
             let chunk = match self.poll_framed(context) {
@@ -216,7 +208,8 @@ impl Conversation {
             Ok(bytes) if !bytes.is_empty() => return Some(Poll::Ready(Ok(Some(bytes)))),
             Ok(_) if decoder.is_complete() => {
                 self.decoder = None;
-                self.filter.set_complete();
+                // What follows is surplus.
+                self.filter.missing_bytes = Some(0);
                 let surplus = std::mem::take(&mut self.framed);
                 return Some(Poll::Ready(Ok(self.filter.limit(surplus))));
             }
@@ -277,10 +270,9 @@ impl Source for Conversation {
         }
         let collected: u64 = self.collected.iter().map(|chunk| chunk.len() as u64).sum();
         // At the end of the exchange no byte is missing.
-        Some(self.filter.missing_bytes().unwrap_or(0) + collected + self.block.len() as u64)
+        Some(self.filter.missing_bytes.unwrap_or(0) + collected + self.block.bytes.len() as u64)
     }
 
-    /// Nobody wants the body.
     fn discard(mut self: Box<Self>) {
         if self.culprit.is_none() {
             Ending::Drain(self.settings().timeouts.client_grace()).carry_out(&mut self);

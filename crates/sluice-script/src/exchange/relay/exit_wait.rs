@@ -10,7 +10,7 @@ use std::time::Duration;
 use sluice_launch::{Answer, LookupShare, look_elsewhere};
 use tokio::time::{Sleep, sleep};
 
-use crate::process::script_process::Process;
+use crate::process::Process;
 
 /// How long the exit status is waited for before the system is asked whether the process is ending, and again each time that it is.
 const GRACE: Duration = Duration::from_millis(250);
@@ -18,7 +18,6 @@ const GRACE: Duration = Duration::from_millis(250);
 /// How often: on a loaded machine the end of a process takes longer.
 const GRACES_MAX: u8 = 40;
 
-/// The progress of the wait.
 #[derive(Default)]
 pub(super) struct ExitWait {
     /// Times that `GRACE` has passed.
@@ -39,12 +38,8 @@ impl ExitWait {
                     Poll::Pending => {}
                 }
             }
-            ready!(
-                self.pause
-                    .get_or_insert_with(|| Box::pin(sleep(GRACE)))
-                    .as_mut()
-                    .poll(context)
-            );
+            let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(GRACE)));
+            ready!(pause.as_mut().poll(context));
             self.pause = None;
             self.graces += 1;
             if self.graces >= GRACES_MAX || self.is_exiting.is_some() {

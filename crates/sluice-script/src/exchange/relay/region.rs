@@ -1,6 +1,4 @@
 //! The output region of an exchange: the body of a large reply, which the script puts into shared memory (BUFFER-REGION).
-//!
-//! Not here: the memory (sluice-membuf), and the rest of the conversation (`relay`).
 
 use std::task::{Context, Poll};
 
@@ -10,7 +8,7 @@ use sluice_http::fault::Fault;
 use sluice_membuf::OutputRegion;
 
 use super::{Relay, ReplyEvent};
-use crate::process::process_fault::Violation;
+use crate::process::Violation;
 
 /// The region that a request announced, and what the script waits for there.
 #[derive(Default)]
@@ -29,7 +27,6 @@ impl AnnouncedRegion {
 }
 
 impl Relay {
-    /// A region was announced with the request.
     pub(crate) fn with_region(mut self: Box<Self>, region: Option<OutputRegion>) -> Box<Relay> {
         self.region.region = region;
         self
@@ -71,7 +68,6 @@ impl Relay {
         }
     }
 
-    /// Whether the request has announced a region with these bytes.
     fn announces(&self, part: BufferPart) -> bool {
         self.region
             .region

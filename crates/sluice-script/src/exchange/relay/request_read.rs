@@ -1,10 +1,10 @@
 //! The part of its request, and of the body, that the script has read: a request that it has not read can be given to another process, output before that is no reply, and a body that
 //! it has left unread is taken out.
 //!
-//! Only a thread may ask how much a pipe has (`pipe_writer`), unless it is empty. Not here: the rest of the conversation (`relay`).
+//! Only a thread may ask how much a pipe has (`pipe_writer`), unless it is empty.
 
 use std::future::poll_fn;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,11 +13,7 @@ use tokio::time::timeout;
 
 use super::Relay;
 use super::state::{Age, Delivery, State};
-use crate::exchange::pump::Pump;
-use crate::process::idle_timer::Expired;
-use crate::process::input::Input;
-use crate::process::process_fault::Violation;
-use crate::process::request_pipe::Reading;
+use crate::process::{Input, Reading, Violation};
 
 /// How long the answer to the question may take what a script has read.
 const READ_ANSWER_MAX: Duration = Duration::from_secs(2);
@@ -39,11 +35,12 @@ enum RequestRead {
 }
 
 impl Relay {
-    /// Takes the request back from a process that has ended, or has written, without reading it. False if there is no such process,
-    /// or if no other one can get the request.
+    /// Takes the request back from a process that has ended, or written, without reading it. False if it has not, or no other one can get it.
     pub(crate) async fn take_request_back(&mut self) -> bool {
         let is_unread = self.state == State::Overtaken || self.state.is_unread() && self.process.exit().is_some();
-        is_unread && self.pump.as_ref().is_none_or(Pump::is_repeatable) && self.channels.cgiplusin.take_back().await
+        is_unread
+            && self.pump.as_ref().is_none_or(|pump| pump.body.is_repeatable())
+            && self.channels.cgiplusin.take_back().await
     }
 
     /// Waits until the standard error of its process is read as far as it goes, and takes out of its standard input, and of the answers to its callouts, what the script has not read, so that the process can be
@@ -94,10 +91,7 @@ impl Relay {
                 Poll::Ready(false) => RequestRead::Perhaps,
                 // A script that keeps the pipe locked is ended.
                 Poll::Pending => {
-                    return match ready!(self.idle_timer.poll_expired(context)) {
-                        Expired::Check => Poll::Ready(Ok(())),
-                        expired => Poll::Ready(Err(self.too_slow(expired))),
-                    };
+                    return self.poll_too_slow(context);
                 }
             }
         };

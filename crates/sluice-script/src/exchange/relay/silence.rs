@@ -1,6 +1,4 @@
 //! A script that is silent: what it waits for, and the fault if that never comes or takes too long.
-//!
-//! Also what is noted when a watch joins an exchange. Not here: when a check is due (`idle_timer`), and how the process is observed (`blocked_read`).
 
 use std::future::Future;
 use std::os::fd::BorrowedFd;
@@ -14,29 +12,33 @@ use tokio::time::Instant;
 
 use super::Relay;
 use super::state::{Age, Delivery, State};
-use crate::exchange::pump::Pump;
-use crate::process::blocked_read::{BlockedRead, ChannelId};
-use crate::process::idle_timer::Expired;
-use crate::process::input::Input;
-use crate::process::observed_process::{ObservedProcess, time_text};
-use crate::process::process_fault::{Violation, WrongMode};
+use crate::exchange::Pump;
+use crate::process::{BlockedRead, ChannelId, Expired, ObservedProcess, Violation, time_text};
 
 /// The channels of a process, for the events of WATCH.
 const CGIPLUSIN: &str = "CGIPLUSIN";
 const INPUT: &str = "its standard input";
 
 impl Relay {
-    /// How the script has shown that it is made for the other mode, if it has. A process that has served before is not.
-    pub(crate) fn wrong_mode(&self) -> Option<WrongMode> {
+    /// How the script has shown that it is made for the other mode, if it has. A process that has served before is not, nor is one whose own error says more.
+    pub(crate) fn wrong_mode(&self) -> Option<&'static str> {
         let is_unread = || self.channels.cgiplusin.is_unread();
         match (self.delivery, self.state) {
-            (Delivery::Environment, State::Stuck) => Some(WrongMode::AwaitsRequest),
+            (Delivery::Environment, State::Stuck) => {
+                Some("waits for a request on CGIPLUSIN, where a CGI script gets none; it is a CGIplus script")
+            }
             (Delivery::Environment | Delivery::Record(Age::Used), _) => None,
-            (Delivery::Record(Age::New), State::Overtaken) => Some(WrongMode::WroteUnasked),
-            (Delivery::Record(Age::New), State::Stuck) => is_unread().then_some(WrongMode::AwaitsInput),
+            (Delivery::Record(Age::New), State::Overtaken) => {
+                Some("wrote to its mailbox before it had read the request (CGIPLUSIN), as a CGI script does")
+            }
+            (Delivery::Record(Age::New), State::Stuck) => is_unread().then_some(
+                "waits for its standard input and has not read the request (CGIPLUSIN), as a CGI script does",
+            ),
             (Delivery::Record(Age::New), state) => {
                 let has_ended = state.is_unread() && self.process.exit().is_some() && is_unread();
-                has_ended.then_some(WrongMode::EndedUnasked)
+                (has_ended && !self.process.describe().has_failed()).then_some(
+                    "ended before it had read the request (CGIPLUSIN); if it does not read requests there, it is a CGI script",
+                )
             }
         }
     }
@@ -60,10 +62,9 @@ impl Relay {
         }
     }
 
-    /// The channels from which the script reads its request.
     pub(super) fn input_channels(&self) -> [Option<ChannelId>; 3] {
         let cgiplusin = &self.channels.cgiplusin;
-        let input = self.channels.input.as_ref().map(Input::as_fd);
+        let input = self.channels.input.as_ref().map(|input| input.pipe.as_fd());
         [Some(cgiplusin.as_fd()), Some(cgiplusin.answers_fd()), input].map(|fd| fd.and_then(ChannelId::of))
     }
 
@@ -72,9 +73,9 @@ impl Relay {
     fn never_comes(&self, found: BlockedRead) -> Option<Violation> {
         let cgiplusin = &self.channels.cgiplusin;
         let reads = |fd: Option<BorrowedFd<'_>>| fd.and_then(ChannelId::of) == Some(found.channel);
-        let reads_input = || reads(self.channels.input.as_ref().map(Input::as_fd));
-        let is_flushed = || self.channels.input.as_ref().is_none_or(Input::is_flushed);
-        let has_all_input = || self.pump.as_ref().is_none_or(Pump::is_done) && is_flushed();
+        let reads_input = || reads(self.channels.input.as_ref().map(|input| input.pipe.as_fd()));
+        let is_flushed = || self.channels.input.as_ref().is_none_or(|input| input.pipe.is_flushed());
+        let has_all_input = || self.pump.as_ref().is_none_or(|pump| pump.is_done) && is_flushed();
         match self.delivery {
             // It waits for an answer, or the end of its reply is not certain yet.
             _ if self.has_called_out || self.scanner.awaits_line_end() || self.scanner.is_in_doubt() => None,
@@ -93,33 +94,33 @@ impl Relay {
         }
     }
 
-    /// A watch has begun while the script works.
     #[cold]
     pub(super) fn join_watch(&self) {
         self.process.watch_lines();
         if self.state.has_head() {
             self.events.join_body();
         }
-        let silent_since = self.idle_timer.waiting_since().unwrap_or_else(Instant::now);
-        self.events.join_process(&self.process.sentinels, silent_since, || {
-            let mut text = format!("{} has the request", self.process.describe());
-            text.push_str(match self.awaited() {
-                Awaited::Start => "; it has not read it (CGIPLUSIN)",
-                Awaited::Head => "; the head of its reply is not complete",
-                Awaited::Body | Awaited::BodyInOwnTime => "; the head of its reply is complete",
-                Awaited::EndWithoutClient => "; its client has left",
+        let silent_since = self.idle_timer.waiting_since.unwrap_or_else(Instant::now);
+        self.events
+            .join_process(&self.process.spec.sentinels, silent_since, || {
+                let mut text = format!("{} has the request", self.process.describe());
+                text.push_str(match self.awaited() {
+                    Awaited::Start => "; it has not read it (CGIPLUSIN)",
+                    Awaited::Head => "; the head of its reply is not complete",
+                    Awaited::Body | Awaited::BodyInOwnTime => "; the head of its reply is complete",
+                    Awaited::EndWithoutClient => "; its client has left",
+                });
+                if self.has_called_out {
+                    text.push_str("; it has sent callouts");
+                }
+                if self.callouts.buffer.is_ring() {
+                    text.push_str("; it uses its memory buffer");
+                }
+                if self.pump.as_ref().is_some_and(Pump::awaits_client) {
+                    text.push_str("; the server waits for the client to send the rest of the request's body");
+                }
+                text
             });
-            if self.has_called_out {
-                text.push_str("; it has sent callouts");
-            }
-            if self.callouts.buffer.is_ring() {
-                text.push_str("; it uses its memory buffer");
-            }
-            if self.pump.as_ref().is_some_and(Pump::awaits_client) {
-                text.push_str("; the server waits for the client to send the rest of the request's body");
-            }
-            text
-        });
     }
 
     /// Notes from time to time, while the script is silent, what its process does.
@@ -176,7 +177,15 @@ impl Relay {
         if is(Some(cgiplusin.as_fd())) || is(Some(cgiplusin.answers_fd())) {
             return Some(CGIPLUSIN);
         }
-        is(self.channels.input.as_ref().map(Input::as_fd)).then_some(INPUT)
+        is(self.channels.input.as_ref().map(|input| input.pipe.as_fd())).then_some(INPUT)
+    }
+
+    /// Ready with the fault once the script has been silent for too long, and without one when it is time for a check.
+    pub(super) fn poll_too_slow(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        match ready!(self.idle_timer.poll_expired(context)) {
+            Expired::Check => Poll::Ready(Ok(())),
+            expired => Poll::Ready(Err(self.too_slow(expired))),
+        }
     }
 
     pub(super) fn too_slow(&self, expired: Expired) -> Fault {

@@ -13,8 +13,7 @@
 //!        ├─ the mailbox is closed ────▶ Closed(part)   ─ the head is complete ─▶ Closed(Body)
 //!        └─ it waits for what never comes ─▶ Stuck
 //! ```
-//! The part says how far the reply was. Overtaken and Stuck are faults: nothing follows. Not here: what leads to a transition (`relay`,
-//! `silence`).
+//! The part says how far the reply was. Overtaken and Stuck are faults: nothing follows.
 
 /// Whether a process has served requests before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +33,6 @@ pub(super) enum Delivery {
     Record(Age),
 }
 
-/// The state of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// The script had read nothing of the record when that was last checked, and has written nothing that counts.
@@ -56,7 +54,6 @@ pub(super) enum State {
 /// How far the reply is when its end comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// The request is not read.
     Nothing,
     /// The head is not complete.
     Head,
@@ -65,7 +62,6 @@ pub(super) enum Part {
 }
 
 impl State {
-    /// The state in which an exchange begins.
     pub(super) fn new(delivery: Delivery) -> State {
         match delivery {
             Delivery::Environment => State::Head,
@@ -73,7 +69,6 @@ impl State {
         }
     }
 
-    /// The script has begun to read its request.
     pub(super) fn read(self) -> State {
         match self {
             State::Unread => State::Head,
@@ -89,7 +84,6 @@ impl State {
         }
     }
 
-    /// The head is complete.
     pub(super) fn begin_body(self) -> State {
         match self {
             State::Unread | State::Head | State::Body => State::Body,
@@ -99,12 +93,10 @@ impl State {
         }
     }
 
-    /// The end sentinel has arrived.
     pub(super) fn end(self) -> State {
         self.part().map_or(self, State::Ended)
     }
 
-    /// The mailbox is closed.
     pub(super) fn close(self) -> State {
         self.part().map_or(self, State::Closed)
     }
@@ -120,7 +112,6 @@ impl State {
         }
     }
 
-    /// Whether the head is complete.
     pub(super) fn has_head(self) -> bool {
         self.part() == Some(Part::Body)
     }
@@ -135,12 +126,10 @@ impl State {
         !self.has_ended() && !self.is_closed()
     }
 
-    /// Whether the end sentinel has arrived.
     pub(super) fn has_ended(self) -> bool {
         matches!(self, State::Ended(_))
     }
 
-    /// Whether the mailbox is closed.
     pub(super) fn is_closed(self) -> bool {
         matches!(self, State::Closed(_))
     }

@@ -1,14 +1,14 @@
 //! Processes that are started in advance: so many that there are `min`, and the successors of those that are due.
 //!
 //! A process is due when it has served its number of requests, has run for its lifetime, or uses too much memory. Its limits are up to a
-//! tenth lower than those of the pool, by chance, so that processes that were started together are not replaced together. Without room for a
-//! successor in the bounds that pools share, a process that is due is ended first; and so is one whose successors have failed for long. Not here: what a request gets (`pool`).
+//! tenth lower than those of the pool, by chance, so that processes that were started together are not replaced together. Without room for
+//! a successor in the bounds that pools share, a process that is due is ended first; and so is one whose successors have failed for long.
 
 use std::time::{Duration, Instant};
 
-use super::slot::{Advance, MemoryUse};
+use super::slot::{Advance, Slot};
 use super::{Action, Applicant, Cause, Departure, Need, Pool, ProcessId, Release, Room};
-use crate::process::end_cause::Reason;
+use crate::process::Reason;
 
 /// The part of a limit by which that of one process may be lower.
 const JITTER: u64 = 10;
@@ -49,7 +49,6 @@ impl Pool {
         self.is_gone = true;
     }
 
-    /// The script is there.
     pub(crate) fn set_there(&mut self) {
         self.is_gone = false;
     }
@@ -126,8 +125,7 @@ impl Pool {
         Some(Action::Retire(old_id, reason))
     }
 
-    /// Starts the successor of a process that is due, unless that is done already or must wait. The reason to end the process first, if
-    /// it can have no successor.
+    /// Starts the successor of a process that is due, if that is possible now. The reason to end the process first, if it can have none.
     pub(super) fn replace(
         &mut self,
         id: ProcessId,
@@ -164,7 +162,7 @@ impl Pool {
             if slot.is_ending || slot.advance == Advance::Starting {
                 continue;
             }
-            slot.note_due(now, MemoryUse::Fits);
+            slot.note_due(now, false);
         }
         let due = self.processes.iter();
         let due = due.filter(|slot| slot.due.is_some() && slot.stale.is_none() && !slot.is_ending);
@@ -191,11 +189,8 @@ impl Pool {
             let is_full = self.processes.len() >= self.settings.max;
             let is_delayed = self.backoff_in_advance.wait_in_advance(now).is_some();
             // After a failure one process at a time shows whether the script works again.
-            let is_probed = self.backoff_in_advance.has_failed()
-                && self
-                    .processes
-                    .iter()
-                    .any(|slot| slot.advance == Advance::Starting && !slot.is_ending);
+            let is_starting = |slot: &Slot| slot.advance == Advance::Starting && !slot.is_ending;
+            let is_probed = self.backoff_in_advance.has_failed() && self.processes.iter().any(is_starting);
             if is_full || is_delayed || is_probed || !room(Need::Advance) {
                 return;
             }
@@ -220,10 +215,8 @@ impl Pool {
 
     /// The number of requests and the end of the lifetime of the next process.
     pub(super) fn limits_of_next(&mut self, now: Instant) -> (u64, Option<Instant>) {
-        let requests = self
-            .settings
-            .requests_max
-            .map_or(u64::MAX, |requests| requests - self.random_up_to(requests / JITTER));
+        let requests = self.settings.requests_max;
+        let requests = requests.map_or(u64::MAX, |most| most - self.random_up_to(most / JITTER));
         let ends_at = self.settings.lifetime_max.and_then(|lifetime| {
             let most = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX) / JITTER;
             now.checked_add(lifetime - Duration::from_millis(self.random_up_to(most)))

@@ -1,6 +1,4 @@
 //! The delay of starts after processes that ended before their first reply.
-//!
-//! Not here: which end is a failure (`slot`).
 
 use std::time::{Duration, Instant};
 
@@ -29,12 +27,10 @@ impl Backoff {
         self.last = Some(now);
     }
 
-    /// Whether the last start has failed.
     pub(super) fn has_failed(&self) -> bool {
         self.failures > 0
     }
 
-    /// The next start is not delayed.
     pub(super) fn excuse(&mut self) {
         *self = Backoff::default();
     }

@@ -1,23 +1,22 @@
-//! The decisions of a pool, and the questions that it asks for them.
+//! The decisions of a pool, the questions that it asks for them, and why processes start and leave.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::queue::Ticket;
 use super::slot::ProcessId;
-use crate::process::end_cause::Reason;
+use crate::process::Reason;
 
 /// Asked just before a process would be started: whether there is room for it in the bounds that pools share. If so, the room is
 /// taken, and the process is started.
 pub(crate) type Room<'a> = &'a mut dyn FnMut(Need) -> bool;
 
-/// The need for which a process is to be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// A request of a script that has no process.
     First,
     /// A request of a script that has some.
     Further,
-    /// A start in advance, without a request.
     Advance,
 }
 
@@ -26,14 +25,12 @@ pub(crate) enum Need {
 pub(crate) enum Idle {
     /// Processes above `min`.
     Spare,
-    /// All.
     Any,
 }
 
 /// Whether requests for other scripts wait for room in the bounds that pools share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Claim {
-    /// No request waits.
     None,
     /// Some wait: they get a process for which none of its own script waits.
     Young,
@@ -41,23 +38,18 @@ pub(crate) enum Claim {
     Old,
 }
 
-/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// This process, which is idle or can serve another request.
     Use(ProcessId),
-    /// Permission to start a process with this id.
     Start(ProcessId),
-    /// An entry in the queue.
     Wait(Ticket),
     /// Neither a process nor an entry in the queue.
     Refuse(Refusal),
 }
 
-/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The queue is full.
     QueueFull,
     /// The client has as many requests as it may before those of others, and half of the queue is full.
     ClientShare,
@@ -70,13 +62,10 @@ pub(crate) enum Refusal {
 pub(crate) enum Release {
     /// The process becomes idle, or serves its other requests.
     Keep,
-    /// The process serves this waiter.
     Hand(Ticket),
-    /// The process is ended.
     Retire(Reason),
 }
 
-/// A consequence of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// End this idle process.
@@ -87,4 +76,42 @@ pub(crate) enum Action {
     Hand(Ticket, ProcessId),
     /// Start a process with this id in advance.
     Prepare(ProcessId),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    First,
+    AllBusy,
+    Waited,
+    Min,
+    /// The process replaces another one, which is retired for this reason once this one is ready.
+    Replacement(Reason),
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::First => out.write_str("a request came, and there was none"),
+            Cause::AllBusy => out.write_str("a request came, and none was free"),
+            Cause::Waited => out.write_str("a request had waited for room"),
+            Cause::Min => out.write_str("min: there were fewer"),
+            Cause::Replacement(reason) => write!(out, "replacement of a process: {reason}"),
+        }
+    }
+}
+
+/// How the last process of a pool has left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    Retired(Reason),
+    Ended,
+}
+
+impl fmt::Display for Departure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Departure::Retired(reason) => write!(out, "retired: {reason}"),
+            Departure::Ended => out.write_str("ended by itself, or stopped"),
+        }
+    }
 }

@@ -1,6 +1,4 @@
 //! Lending a process to a request: which one, of those that can serve it.
-//!
-//! Not here: the order in which a request looks for one, and what it gets if there is none (`pure`).
 
 use std::time::Instant;
 

@@ -1,12 +1,10 @@
 //! The requests that wait for a process of a pool.
-//!
-//! Not here: whether a request waits (`pool`), and for how long at most (`shared_pool`).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::slot::Applicant;
-use crate::pool::client_id::ClientId;
+use crate::pool::ClientId;
 
 /// A waiter older than this gets the next process whichever its worker; before, waiters on the process's own worker come first.
 pub(super) const FAIRNESS: Duration = Duration::from_millis(5);
@@ -46,12 +44,10 @@ impl Queue {
         self.0.push_back(waiting);
     }
 
-    /// A waiting request has gone.
     pub(super) fn cancel(&mut self, ticket: Ticket) {
         self.0.retain(|waiting| waiting.ticket != ticket);
     }
 
-    /// Requests of a client.
     pub(super) fn of_client(&self, client: ClientId) -> usize {
         let own = self.0.iter().filter(|waiting| waiting.applicant.client == Some(client));
         own.count()
@@ -68,11 +64,8 @@ impl Queue {
         let oldest = self.0.front()?;
         if crowding.is_empty()
             && now.duration_since(oldest.since) < FAIRNESS
-            && let Some(at) = self
-                .0
-                .iter()
-                .take(LOOK_AHEAD)
-                .position(|waiting| waiting.applicant.worker == worker)
+            && let mut first = self.0.iter().take(LOOK_AHEAD)
+            && let Some(at) = first.position(|waiting| waiting.applicant.worker == worker)
         {
             return self.0.remove(at);
         }
@@ -80,12 +73,8 @@ impl Queue {
     }
 
     fn first(&self, crowding: &[ClientId]) -> usize {
-        let is_other = |waiting: &Waiting| {
-            !waiting
-                .applicant
-                .client
-                .is_some_and(|client| crowding.contains(&client))
-        };
+        let client = |waiting: &Waiting| waiting.applicant.client;
+        let is_other = |waiting| !client(waiting).is_some_and(|client| crowding.contains(&client));
         match crowding {
             [] => 0,
             _ => self.0.iter().position(is_other).unwrap_or(0),

@@ -1,21 +1,13 @@
 //! A process as its pool sees it.
 //!
-//! ```text
-//!   started for a request ─▶ busy ◀──────── request ────────▶ idle ◀─ ready ─ started in advance
-//!                              │  due: goes on until its         │
-//!                              │  successor is ready             │
-//!                              └─────────────▶ (gone) ◀──────────┘
-//! ```
 //! A busy process may get further requests, up to `at_once` (`in_use`); it is idle, and may be retired, only once it serves none.
-//! Not here: when it gets a request, and when it ends (`pool`).
 
 use std::time::{Duration, Instant};
 
 use super::backoff::ADVANCE_MAX;
-use super::reason::Cause;
-use crate::pool::client_id::ClientId;
-use crate::pool::recent_scripts::{RecentScripts, ScriptId};
-use crate::process::end_cause::Reason;
+use super::decision::Cause;
+use crate::pool::{ClientId, RecentScripts, ScriptId};
+use crate::process::Reason;
 
 /// A process that ends before its first reply has not failed to start if it has run for so long.
 const STARTED_WELL_AFTER: Duration = Duration::from_secs(10);
@@ -64,11 +56,9 @@ pub(super) struct Slot {
     pub(super) recent: RecentScripts,
     /// Why it is to be replaced. It serves until its successor is ready.
     pub(super) due: Option<Reason>,
-    /// The time since which it is to be replaced.
     pub(super) due_since: Option<Instant>,
     /// The process that is being started to replace it.
     pub(super) successor: Option<ProcessId>,
-    /// The state of a start in advance.
     pub(super) advance: Advance,
     /// Why it gets no further request, if so.
     pub(super) stale: Option<Reason>,
@@ -81,19 +71,9 @@ pub(super) struct Slot {
 pub(super) enum Advance {
     /// The process was started for a request.
     No,
-    /// The process is being started.
     Starting,
     /// The process is ready, and has not replied to anything yet.
     Ready,
-}
-
-/// Whether a process uses more memory than it may between requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MemoryUse {
-    /// The use is within the limit, or unknown.
-    Fits,
-    /// The use is above the limit.
-    TooMuch,
 }
 
 impl Slot {
@@ -124,12 +104,12 @@ impl Slot {
         !self.is_ending && self.stale.is_none() && self.successor.is_none()
     }
 
-    /// Notes why it is to be replaced, if it is time; `memory` says whether it uses too much.
-    pub(super) fn note_due(&mut self, now: Instant, memory: MemoryUse) {
+    /// Notes why it is to be replaced, if it is time.
+    pub(super) fn note_due(&mut self, now: Instant, uses_too_much_memory: bool) {
         let reason = match () {
             () if self.served >= self.requests_max => Some(Reason::Requests),
             () if self.ends_at.is_some_and(|time| time <= now) => Some(Reason::Lifetime),
-            () if memory == MemoryUse::TooMuch => Some(Reason::Memory),
+            () if uses_too_much_memory => Some(Reason::Memory),
             _ => None,
         };
         if reason.is_some() && self.due.is_none() {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::slot::Advance;
 use super::{Cause, Departure, Pool, ProcessId, Ticket};
-use crate::pool::recent_scripts::ScriptId;
+use crate::pool::ScriptId;
 
 /// The state of a pool, for WATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,6 @@ pub(crate) struct SlotView {
 }
 
 impl Pool {
-    /// The state.
     pub(crate) fn view(&self) -> PoolView {
         PoolView {
             processes: self.processes.len(),
@@ -63,7 +62,6 @@ impl Pool {
         })
     }
 
-    /// The processes, for reports.
     pub(crate) fn slots(&self) -> impl Iterator<Item = SlotView> {
         self.processes.iter().map(|slot| SlotView {
             id: slot.id,
@@ -87,7 +85,6 @@ impl Pool {
         self.processes.iter().any(|slot| slot.recent.has(Some(script)))
     }
 
-    /// Whether it gets no further requests.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }

@@ -10,11 +10,8 @@ use sluice_http::request_id::UniqueId;
 use sluice_report::scripts::{Phase, Pool as PoolReport, ProcessReport, ProcessRequest, Waiter as WaiterReport};
 
 use super::SharedPool;
-use crate::pool::pool_record::{ReportedPool, Retired, milliseconds};
-use crate::pool::pure::{ProcessId, SlotView};
-use crate::pool::recent_scripts::ScriptId;
-use crate::process::end_cause::Reason;
-use crate::process::script_process::{Process, ProcessView};
+use crate::pool::{ProcessId, ReportedPool, Retired, ScriptId, SlotView, milliseconds};
+use crate::process::{Process, ProcessView, Reason};
 
 /// Requests that wait, of one pool, that a report names.
 const WAITERS_MAX: usize = 20;
@@ -73,7 +70,7 @@ impl ReportedPool for SharedPool {
         self.lock().pool.has_run(script)
     }
 
-    fn retire_all(&self) -> Retired {
+    fn retire_all(self: Arc<Self>) -> Retired {
         let slots: Vec<_> = self.lock().pool.slots().collect();
         let (idle, others): (Vec<SlotView>, Vec<SlotView>) = slots.into_iter().partition(|slot| slot.is_idle);
         self.replace_all(Reason::Asked);

@@ -1,22 +1,16 @@
 //! The reaper of a script process: the task that alone reads its standard error, awaits its end, and sends it signals.
-//!
-//! Not here: the states of a process and what is known of it (`process`), the signals (`escalation`), and the end itself with all that the
-//! process has started (`sluice_launch`).
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use sluice_launch::{End, Exit, RemoteProcess};
+use sluice_launch::{End, Exit, RemoteProcess, Signal};
 use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 
 use super::{Command, Process};
-use crate::process::end_cause::EndedProcess;
-use crate::process::escalation::Escalation;
-use crate::process::pipe_end::PipeEnd;
-use crate::process::stderr::StderrReader;
-use crate::process::unclaimed::end_unclaimed;
+use crate::process::{EndedProcess, PipeEnd, ReaderShared, StderrReader, end_unclaimed};
 
-/// A process as the reaper holds it.
 pub(super) struct Reaper<E: Send + 'static> {
     remote: RemoteProcess,
     end: oneshot::Receiver<End>,
@@ -82,11 +76,11 @@ pub(super) async fn reap(
             Ok(()) = commands.changed() => next = match *commands.borrow_and_update() {
                 Command::Run => next,
                 Command::FinishBy(time) => next.or_term(time),
-                Command::Stop => next.terminate(&remote, process.kill_grace),
+                Command::Stop => next.terminate(&remote, process.spec.kill_grace),
             },
             () = next.due() => next = match next {
-                Escalation::Term(_) => next.terminate(&remote, process.kill_grace),
-                Escalation::Kill(_) => Escalation::kill(&remote, process.kill_grace),
+                Escalation::Term(_) => next.terminate(&remote, process.spec.kill_grace),
+                Escalation::Kill(_) => Escalation::kill(&remote, process.spec.kill_grace),
                 Escalation::GiveUp(_) | Escalation::None => {
                     tracing::error!("{}: cannot be ended; another may be started instead", process.describe());
                     if let Some(ended) = ended.take() {
@@ -113,5 +107,93 @@ pub(super) async fn reap(
     process.announce(&end);
     if let Some(ended) = ended {
         ended(process.end_record(end.exit));
+    }
+}
+
+/// Least time after SIGKILL, which a process that waits for a disk does not obey, before it gives up its place in the pool.
+const UNKILLABLE_AFTER: Duration = Duration::from_secs(2);
+
+/// The next signal, and when.
+#[derive(Clone, Copy)]
+enum Escalation {
+    None,
+    Term(Instant),
+    Kill(Instant),
+    /// No signal has helped.
+    GiveUp(Instant),
+}
+
+impl Escalation {
+    /// Waits until it is time for it.
+    async fn due(&self) {
+        match self {
+            Escalation::None => std::future::pending().await,
+            Escalation::Term(time) | Escalation::Kill(time) | Escalation::GiveUp(time) => {
+                tokio::time::sleep_until(*time).await;
+            }
+        }
+    }
+
+    /// SIGTERM at this time, unless a signal is due already.
+    fn or_term(self, time: Instant) -> Escalation {
+        match self {
+            Escalation::None => Escalation::Term(time),
+            other => other,
+        }
+    }
+
+    /// Asks the process group to end, unless that was done before.
+    fn terminate(self, process: &RemoteProcess, kill_grace: Duration) -> Escalation {
+        if let Escalation::Kill(_) | Escalation::GiveUp(_) = self {
+            return self;
+        }
+        process.signal(Signal::Terminate);
+        Escalation::Kill(Instant::now() + kill_grace)
+    }
+
+    fn kill(process: &RemoteProcess, kill_grace: Duration) -> Escalation {
+        process.signal(Signal::Kill);
+        Escalation::GiveUp(Instant::now() + kill_grace.max(UNKILLABLE_AFTER))
+    }
+}
+
+/// The standard error of a process, for those who do not read it themselves. The event loop may have the reaper read it only after the end of the
+/// reply; where a line must come with its exchange, the reaper is asked to read at once.
+pub(crate) struct UnreadErrors {
+    pipe: OnceLock<Arc<ReaderShared>>,
+    /// How often it is to be read to the end.
+    requests: watch::Sender<u64>,
+}
+
+impl UnreadErrors {
+    /// The errors of a process whose pipe is not registered yet.
+    pub(crate) fn new() -> UnreadErrors {
+        UnreadErrors {
+            pipe: OnceLock::new(),
+            requests: watch::Sender::new(0),
+        }
+    }
+
+    pub(crate) fn set_pipe(&self, pipe: &Arc<ReaderShared>) {
+        let _ = self.pipe.set(Arc::clone(pipe));
+    }
+
+    /// Whether the pipe has bytes, or they have been read and are not logged yet. One system call, which takes no lock of the pipe.
+    pub(crate) fn has_bytes(&self) -> bool {
+        self.pipe.get().is_some_and(|pipe| pipe.has_bytes())
+    }
+
+    /// Has the reaper read what is there. Returns the number of the request.
+    pub(crate) fn request(&self) -> u64 {
+        let mut number = 0;
+        self.requests.send_modify(|requests| {
+            *requests += 1;
+            number = *requests;
+        });
+        number
+    }
+
+    pub(crate) fn requests(&self) -> watch::Receiver<u64> {
+        self.requests.subscribe()
     }
 }

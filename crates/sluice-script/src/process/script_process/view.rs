@@ -1,6 +1,4 @@
 //! A script process as reports and WATCH show it.
-//!
-//! Not here: its pool's view of it (`pool::SlotView`), and what the system knows of it (the server).
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +6,7 @@ use sluice_http::request_id::UniqueId;
 use sluice_launch::Exit;
 
 use super::Process;
-use crate::process::end_cause::{EndCause, EndedProcess};
+use crate::process::{EndCause, EndedProcess};
 
 /// A process at one moment, for reports.
 pub(crate) struct ProcessView {
@@ -25,6 +23,16 @@ pub(crate) struct ProcessView {
     pub end_cause: Option<EndCause>,
 }
 
+/// The writer of a line of standard error, as the log names it.
+#[derive(PartialEq)]
+pub(crate) struct LineSource {
+    /// The file of the script, or of the program between two exchanges.
+    pub script: String,
+    pub exchange: Option<UniqueId>,
+    /// The script is one of many that the process runs.
+    pub is_run_by_engine: bool,
+}
+
 impl Process {
     /// Keeps the lines of its standard error until the exchange ends, for `take_watched_lines`.
     pub(crate) fn watch_lines(&self) {
@@ -33,19 +41,14 @@ impl Process {
 
     /// The lines of its standard error since the last call, if somebody watches the exchange.
     pub(crate) fn take_watched_lines(&self) -> Vec<Box<str>> {
-        self.lock()
-            .watched_lines
-            .as_mut()
-            .map(std::mem::take)
-            .unwrap_or_default()
+        let mut state = self.lock();
+        state.watched_lines.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// How long ago it was started.
     pub(crate) fn age(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The present state.
     pub(crate) fn view(&self) -> ProcessView {
         let state = self.lock();
         ProcessView {
@@ -66,7 +69,6 @@ impl Process {
         cause.map(|cause| format!(" ({cause})")).unwrap_or_default()
     }
 
-    /// The record of the process once it has ended.
     pub(super) fn end_record(&self, exit: Exit) -> EndedProcess {
         let view = self.view();
         EndedProcess {
