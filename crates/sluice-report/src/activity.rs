@@ -4,8 +4,7 @@
 //! minutes ─▶ buckets of a period ─┬─▶ charts and a table
 //!                                 └─▶ JSON
 //! ```
-//! A bucket is as many minutes as one bar of the charts stands for. Here: the periods and the sums. Not here: where the minutes
-//! come from and how they are kept (`sluice_log::activity`), and the page with its charts (`sluice_pages`).
+//! A bucket is as many minutes as one bar of the charts stands for.
 
 use serde::Serialize;
 

@@ -5,8 +5,7 @@
 //! buttons of the reports ───┼──▶ server process ──▶ supervisor     Command
 //! signals ──────────────────┘                   ◀──                CommandResult
 //! ```
-//! All of these exchange the same two types. Here: the values, and their form as JSON. Not here: who may give commands, and how they are
-//! carried out.
+//! All of these exchange the same two types.
 
 use serde::{Deserialize, Serialize};
 

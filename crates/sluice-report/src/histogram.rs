@@ -5,7 +5,6 @@
 //! microseconds   0 1 2 … 15 │ 16 17 … 31 │ 32 34 … 62 │ 64 68 … 124 │ …
 //! bucket         0 1 2 … 15 │ 16 17 … 31 │ 32 33 … 47 │ 48 49 … 63  │ …
 //! ```
-//! Here: the scale, which counters and reports share. Not here: counting (`sluice_server::status`).
 
 use std::time::Duration;
 

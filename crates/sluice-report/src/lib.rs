@@ -1,7 +1,6 @@
 //! The values of the reports about a running server. Floor 2, safe Rust.
 //!
-//! Each value is also its JSON (serde). Here: no I/O and no clock. Not here: where the values come from (`sluice_server`), and how they are
-//! shown as HTML and as OpenMetrics text (`sluice_pages`).
+//! Each value is also its JSON (serde). No I/O and no clock.
 #![forbid(unsafe_code)]
 
 pub mod access;

@@ -1,6 +1,4 @@
 //! The machine and the program: the facts of both that belong into the report of a fault or a measurement.
-//!
-//! Here: the values, and what the files of /proc say. Not here: reading these files.
 
 use serde::Serialize;
 

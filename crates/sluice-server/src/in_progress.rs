@@ -1,6 +1,6 @@
 //! The requests in progress of one worker.
 //!
-//! Here: an entry for each exchange, in a place that is used again, so that an exchange costs no allocation beyond its own. Entries hold
+//! Each exchange has an entry, in a place that is used again, so that an exchange costs no allocation beyond its own. Entries hold
 //! what the exchange has anyway (shared, not copied); the text of a report is made elsewhere (`operator`). All on the worker's thread.
 
 use std::cell::RefCell;

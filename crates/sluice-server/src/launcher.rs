@@ -1,6 +1,4 @@
 //! The plan of the launcher, which starts the scripts of a server: the settings that it needs, as values that can pass to another process.
-//!
-//! Not here: the launcher itself (`sluice_launch`), and the process that it is in (the program).
 
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;

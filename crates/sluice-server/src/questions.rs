@@ -1,7 +1,6 @@
 //! Questions to the workers: closures that run on a worker's thread, between two events.
 //!
-//! A report may be asked of any worker, and must know what the others hold. Here: asking all of them, and the part of a worker that
-//! questions see. Not here: the questions (`operator`).
+//! A report may be asked of any worker, and must know what the others hold.
 
 use std::rc::Rc;
 use std::time::Duration;

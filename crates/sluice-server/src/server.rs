@@ -1,7 +1,4 @@
 //! The server as the program sees it: start, reload, drain, end.
-//!
-//! Here: everything that exists once, and the threads. Not here: the signals that cause all this (the program's
-//! supervisor).
 
 use std::fmt;
 use std::os::fd::OwnedFd;

@@ -1,7 +1,6 @@
 //! The counters of one worker by site and by script, for the metrics.
 //!
-//! An exchange adds to the counters of its two numbers when it ends, which are loads and stores. Not here: which number a name has
-//! (`sluice_http::series`).
+//! An exchange adds to the counters of its two numbers when it ends, which are loads and stores.
 
 use std::sync::Arc;
 

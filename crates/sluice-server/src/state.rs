@@ -1,7 +1,4 @@
 //! The state of the server: one value, made at the start, which its workers, its reports and the program share.
-//!
-//! Here: what exists once, and the reports that need several parts of it. Not here: the state of one worker (`context`), the threads
-//! (`server`), and the gate, which the service of each worker holds.
 
 use std::sync::Arc;
 

@@ -1,7 +1,6 @@
 //! Statistics of the server: the sums over the workers, the last minute, and the counts since the last reset.
 //!
-//! The workers only count (`status`, `traffic_counts`); reports and the activity read. Nothing here is used by a request. Not here: the
-//! records of each minute (`activity`).
+//! The workers only count (`status`, `traffic_counts`); reports and the activity read. Nothing here is used by a request.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,6 @@
 //! The counters of each worker, and their sums.
 //!
-//! Only the worker's own thread changes a counter, so that counting costs a request next to nothing. Not here: the values that are made of
-//! them (`sluice_report`), their history (`statistics`), the state of the whole server (`state`).
+//! Only the worker's own thread changes a counter, so that counting costs a request next to nothing.
 
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -1,7 +1,4 @@
 //! A worker: one event-loop thread of the server.
-//!
-//! Here: the thread's life (accept, tick, drain, end). Not here: who creates and ends workers (`server`), what their exchanges share
-//! (`context`), and what ticks and ends in a worker (`parts`).
 
 mod event_loop;
 mod parts;

@@ -1,7 +1,7 @@
 //! The allowance of a worker for the bytes that WATCH masks and searches, so that a watch does not delay requests that it does not show.
 //!
 //! Each byte that is masked or searched is charged. While the allowance is overdrawn, connections and bodies whose bytes are watched wait
-//! (`Tracer::bytes_wait`); nothing is lost, and other requests of the worker go on. Not here: which bytes need to be scanned (`candidate`).
+//! (`Tracer::bytes_wait`); nothing is lost, and other requests of the worker go on.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! A search for many byte strings at once, in bytes that arrive in chunks (A. V. Aho and M. J. Corasick, 1975).
 //!
-//! The time is proportional to the bytes that are searched and those of the strings, whatever they are: clients choose both. Here: the begin
-//! of a string at the end of the bytes, which the library does not tell. Not here: the search itself (`aho_corasick`).
+//! The time is proportional to the bytes that are searched and those of the strings, whatever they are: clients choose both. It tells the begin
+//! of a string at the end of the bytes, which the library does not tell.
 
 use aho_corasick::Anchored;
 use aho_corasick::automaton::{Automaton as _, StateID};

@@ -1,6 +1,4 @@
 //! A watch that may show a connection or an exchange: the part that was shown so far, and the trigger.
-//!
-//! Not here: when it is decided (`tracer`), and what it asks for (`spec`).
 
 use std::sync::Arc;
 

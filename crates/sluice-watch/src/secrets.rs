@@ -1,7 +1,4 @@
 //! Secrets of one exchange that are known as bytes: they are masked wherever they stand.
-//!
-//! Here: a list of them, and a mask of bytes that arrive in chunks, such as the output of a script that prints its variables. Not here:
-//! values that are secret because of the field that they stand in (`mask`).
 
 use std::cell::OnceCell;
 use std::fmt;

@@ -1,7 +1,4 @@
 //! The tracer: how a connection or an exchange records events for WATCH.
-//!
-//! Here: the record, the place of an exchange for a watch that begins later, and who is shown the events. Not here: what a watch asks for
-//! (`spec`, `filter`), its queue (`watch`), and how bytes are noted (`bytes`).
 
 mod bytes;
 

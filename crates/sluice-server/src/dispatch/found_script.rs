@@ -1,7 +1,4 @@
 //! Scripts by their path: what a resolved path, or a path outside a request, leads to.
-//!
-//! Here: also retiring the processes of a script that is named by its path in a URL. Not here: where the program of a script is (`locate`),
-//! and retiring one that is named by its file (`sluice_script::report`).
 
 use std::sync::Arc;
 

@@ -1,7 +1,4 @@
 //! The hosts that requests of a worker have named, with their sites: clients send the same field Host, or authority, with each request.
-//!
-//! Here: finding the text again, by its bytes. Not here: reading it for the first time (`serve::request`, `sluice_http::host`), and what depends on
-//! the connection, such as the client's certificate.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};

@@ -1,6 +1,4 @@
 //! The counters of the rates and throttles of all routes. A reload goes on with those of limits that it does not change.
-//!
-//! Not here: what becomes of a request that reaches a limit (`serve::request_limits`).
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,8 +1,7 @@
 //! The script file behind a path of a script route, and the division of the path into SCRIPT_NAME and PATH_INFO.
 //!
-//! Here: RFC 3875 §4.1.5 and §4.1.13 for directories of any depth, single scripts and patterns. One stat(2) for a script directly
-//! in its directory. Symbolic links that leave the directory are followed as its route or site says (`sluice_files::links`). Not here:
-//! scripts among the files of a directory (`suffix_scripts`), whether a file can be run (`program`).
+//! By RFC 3875 §4.1.5 and §4.1.13 for directories of any depth, single scripts and patterns. One stat(2) for a script directly in its
+//! directory. Symbolic links that leave the directory are followed as its route or site says (`sluice_files::links`).
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,6 +1,4 @@
 //! The authentication agents of all routes that come with the server: one set of processes for each of their settings.
-//!
-//! Not here: their programs (`sluice_script::own_agent`), and asking them (`serve::agent`).
 
 use std::sync::Arc;
 

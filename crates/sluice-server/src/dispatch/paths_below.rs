@@ -1,6 +1,4 @@
 //! The paths below those of a route's pattern, for a route that refuses or requires something: what lies below has it, too.
-//!
-//! Not here: which routes those are (`route`).
 
 use std::sync::Arc;
 

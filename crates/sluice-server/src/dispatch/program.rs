@@ -1,6 +1,4 @@
 //! The file of a script: whether it can be run, and the fault if it cannot.
-//!
-//! Not here: which file a path names (`locate`, `suffix_scripts`).
 
 use std::borrow::Cow;
 use std::fs::Metadata;

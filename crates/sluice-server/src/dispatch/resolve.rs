@@ -1,7 +1,6 @@
 //! Resolution: the routes of a site are tried once, in their written order, until one answers.
 //!
-//! Here: the effect of each action on the resolution. Not here: whether a route matches a request (`route`, the conditions of
-//! `sluice_settings`), the answer of the route that was found (`serve::decide`). A [`Trace`] records the routes that were tried.
+//! A [`Trace`] records the routes that were tried.
 //!
 //! ```text
 //!            ┌──────────── next route ◀──────────┐

@@ -1,7 +1,4 @@
 //! A route, opened: its conditions, and the directories, interpreters and pools that its action needs.
-//!
-//! Here: the step from settings to open resources, with messages for the administrator, and the match of one route. Not here: the
-//! sequence of routes (`resolve`), carrying out the action of a route (`serve`).
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,4 @@
 //! Script sources: files that routes run as scripts, and that no site sends as files.
-//!
-//! Here: which directories, files and path patterns these are, over all sites of the settings. Not here: the check when a file is
-//! opened (`sluice_files::directory`).
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,4 @@
 //! A site: the directories, routes and settings of a virtual host, opened.
-//!
-//! Not here: which site serves a host (`config`), and which route answers for a path (`resolve`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,4 @@
 //! The server's own files: logs, configuration files and keys, which no site sends although they may lie below a root.
-//!
-//! Here: which files these are, over all settings, and what is said about them at the start. Not here: the check when a file is
-//! opened (`sluice_files::directory`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,4 @@
 //! The operator's side of a server: its activity, for reports, and orders: retire a script, end a request.
-//!
-//! Here: the workers are asked, their answers joined, and the system is asked about script processes by a thread. Not here: who may ask
-//! (`sluice`'s control socket, the reports of a site), how it is shown (`sluice_report`).
 
 pub(crate) mod described;
 pub(crate) mod late_watch;

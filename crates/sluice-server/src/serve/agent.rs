@@ -1,7 +1,5 @@
 //! Asking an authentication agent: a CGIplus script of the site, or one that comes with the server, that says whether a password or token
 //! is right.
-//!
-//! Not here: how it is asked (`sluice_script::exchange::agent`), and what is remembered of its answers (`sluice_access::control`).
 
 use std::path::Path;
 use std::rc::Rc;

@@ -8,7 +8,6 @@
 //!    │                     └─ nobody, because there are no usable credentials ──────────┤
 //!    └──────────────────────────────────────────────────────────────────────────────────┘
 //! ```
-//! Not here: the verdict (`gate`), and the verification of passwords (`sluice_access`).
 
 use std::path::Path;
 use std::sync::Arc;

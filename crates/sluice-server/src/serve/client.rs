@@ -1,7 +1,7 @@
 //! The client of a request: its address and name, its scheme, and the server port that it addressed.
 //!
 //! They come from the connection or, if that is the connection of a trusted proxy, from the proxy's header fields. All later
-//! stages use `exchange.client`. Not here: the connection (`sluice_net`), and parsing the fields (`forwarded`).
+//! stages use `exchange.client`.
 
 use std::future::Future;
 use std::net::IpAddr;

@@ -2,8 +2,7 @@
 //!
 //! This is the only place that matches on the kind of a route. Requests, index pages, local redirects, files that scripts name,
 //! the entries of directory listings and `check --explain` all come through here. A decision opens the files that it must know
-//! about, but has no other effect: it reads none of them, compresses nothing, runs no script and sends nothing. Not here: the way
-//! through the routes (`dispatch::resolve`), whether the request may have the answer (`gate`), making the response (`carry_out`).
+//! about, but has no other effect: it reads none of them, compresses nothing, runs no script and sends nothing.
 //!
 //! ```text
 //! asked ───┬─ https ───────────────────────────▶ Redirect

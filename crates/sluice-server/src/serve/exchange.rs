@@ -1,7 +1,6 @@
 //! An exchange: one request and its response, from the parsed head to its line in the access log.
 //!
-//! Here: what every stage may want to know about it. It is logged exactly once, whatever happens, because the line is written when
-//! the value is dropped (`log_entry`). Not here: what was decided (`decide`), the body (`finish`).
+//! It is logged exactly once, whatever happens, because the line is written when the value is dropped (`log_entry`).
 
 use std::fmt;
 use std::rc::Rc;

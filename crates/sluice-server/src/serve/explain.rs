@@ -1,8 +1,7 @@
 //! Explanations: how a request would be answered, without serving it (`check --explain`).
 //!
 //! Nothing here decides anything. `decide` chooses the route and looks for files, as it does for a request, and records the
-//! routes in a [`Trace`]; here its decision and the trace are rendered. No script is started. Not here: the layout of the
-//! explanation (the program).
+//! routes in a [`Trace`]; here its decision and the trace are rendered. No script is started.
 
 mod access;
 mod arrival;

@@ -3,7 +3,7 @@
 //! Whether a request may have an answer is decided in one place ([`judge`]), which is pure: neither the disk nor the clock is asked, and nothing is noted. The
 //! gate asks for each answer, `check --explain` for the answer that it explains, a directory listing for each of its entries. What else may stop a request is
 //! asked here too: rates and throttles, the limits of its body. A request that must wait keeps its decision, and goes on with it. The functions of `carry_out`
-//! take a [`Passed`], and only this file makes one. Not here: who the user is (`authorize`).
+//! take a [`Passed`], and only this file makes one.
 
 use std::fmt;
 use std::sync::Arc;

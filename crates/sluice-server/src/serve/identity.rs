@@ -1,6 +1,4 @@
 //! The users of a request, as far as they are known, and what one access rule says about them.
-//!
-//! Not here: finding out (`authorize`), and whether a request may have its answer (`gate`).
 
 use std::sync::Arc;
 

@@ -1,8 +1,7 @@
 //! Script processes before there is a request for them: which scripts have them, and the task that starts them.
 //!
 //! The scripts of a route with `min` are its `file` or `app`, its engines, and those that `proctor` names. They are looked for once a second, so
-//! that one that is installed later is found, and one that has changed is replaced. Not here: when processes are started
-//! (`sluice_script::pool::pools`), and how (`sluice_script::exchange::in_advance`).
+//! that one that is installed later is found, and one that has changed is replaced.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,6 +1,4 @@
 //! The line of an exchange in the access log, as it comes to be known.
-//!
-//! Here: which log gets it, and what only the log wants to know. Not here: what a line looks like (`sluice_log::Line`).
 
 use std::cell::OnceCell;
 use std::path::PathBuf;

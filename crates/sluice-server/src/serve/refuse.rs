@@ -1,6 +1,4 @@
 //! Faults as responses: logged, and answered with the error page that the site wants.
-//!
-//! Not here: what an error page looks like (`error_page`), which faults are logged and how often (`fault_log`).
 
 use std::fmt::Display;
 

@@ -1,8 +1,8 @@
 //! Reports about the server as an answer: who asks, and whether they may without a password.
 //!
-//! A client that is let in by its address alone could be made to ask by a page of another site, whose host suddenly has the address of
-//! this machine (DNS rebinding); or it could be a proxy of this machine, and so everybody. Such requests are refused here. A client of this machine
-//! may be a script of any site: without a user it gets totals only ([`Extent`]). Not here: the reports (`reports`).
+//! A client that is let in by its address alone could be made to ask by a page of another site, whose host suddenly has the address of this machine
+//! (DNS rebinding); or it could be a proxy of this machine, and so everybody. Such requests are refused here. A client of this machine may be a
+//! script of any site: without a user it gets totals only ([`Extent`]).
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

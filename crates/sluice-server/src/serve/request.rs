@@ -1,6 +1,4 @@
 //! The request of an exchange as the routes see it: what the client asked for, or what a script's local redirect made of it.
-//!
-//! Here: reading it from the head. Not here: what answers it (`decide`).
 
 use std::rc::Rc;
 use std::sync::Arc;

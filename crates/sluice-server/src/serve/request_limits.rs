@@ -1,7 +1,6 @@
 //! Rates and throttles at the gate: how many requests of a route are answered.
 //!
-//! An exchange counts once for each rate, and takes one permit of each throttle, which it holds until its response has been sent. Not here:
-//! counting (`sluice_access`).
+//! An exchange counts once for each rate, and takes one permit of each throttle, which it holds until its response has been sent.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,7 +1,6 @@
 //! The route that causes a 404, for the log.
 //!
-//! The path is resolved once more, because 404s are rare and a request that is served must not pay for a name that nobody reads. Not
-//! here: the routes of an explanation (`explain`).
+//! The path is resolved once more, because 404s are rare and a request that is served must not pay for a name that nobody reads.
 
 use std::fmt;
 

@@ -1,6 +1,4 @@
 //! The things that a request waits for, before its answer passes the gate or while it is carried out.
-//!
-//! Not here: waiting (`carry_out`).
 
 use sluice_files::cache_work::PendingVariant;
 use sluice_files::foreign::Share;

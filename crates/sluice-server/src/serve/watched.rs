@@ -1,8 +1,6 @@
 //! The texts of the events of an exchange, for WATCH.
 //!
-//! Each function costs one comparison while nobody watches. Here: heads, the line of the log, where the time went. Not
-//! here: the site and what answers (`watched_decision`), the routes that are tried (`watched_routes`), access and limits, whose events are noted where they are decided (`authorize`,
-//! `request_limits`), and who is shown an event (`sluice_watch`).
+//! Each function costs one comparison while nobody watches.
 
 use std::fmt::Write as _;
 use std::time::Duration;

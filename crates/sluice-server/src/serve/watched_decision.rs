@@ -1,6 +1,6 @@
 //! The events of a decision for WATCH: the site of the request, and what answers.
 //!
-//! Each function costs one comparison while nobody watches. Not here: the routes that are tried (`watched_routes`), the rest of an exchange (`watched`).
+//! Each function costs one comparison while nobody watches.
 
 use std::fmt::Write as _;
 

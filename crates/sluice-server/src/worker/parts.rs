@@ -1,6 +1,4 @@
 //! The parts of a worker, in the order in which they end: connections, then scripts.
-//!
-//! Here: how each ticks, and what it waits for when the server drains. Not here: when it drains (`worker`).
 
 use std::future::ready;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! The secrets in bodies: forms, parts of forms, JSON, XML, and pairs in any text. Each masked byte becomes `*`, so that lengths stay true.
 //!
 //! A mask is applied to the chunks of one body in their order, wherever they end. What a body is follows from its type, and where that says little, from its
-//! first bytes: `curl -d` sends anything as a form. Not here: what is secret (`masks`).
+//! first bytes: `curl -d` sends anything as a form.
 
 use crate::mask::json::JsonMask;
 use crate::mask::masks::{Masks, NAME_BYTES_MAX, mask_as_in};

@@ -1,7 +1,5 @@
 //! Bytes that a connection or an exchange notes for WATCH: no more of them is copied, masked and searched than somebody may be shown, and each byte is
 //! charged to the allowance of the worker.
-//!
-//! Not here: what somebody may be shown (`candidate`), and how much a worker may scan (`allowance`).
 
 use std::time::{Duration, Instant};
 

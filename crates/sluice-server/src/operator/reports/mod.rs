@@ -8,7 +8,6 @@
 //! ```
 //! A page is a file here and a line in [`PAGES`], an action a line in `action::ACTIONS`. What the whole server has in common is in
 //! `ServerState`; a page that must know what the workers hold asks them (`Questions::ask`). Nothing here blocks the event loop.
-//! Not here: who may have reports (the gate, and `serve::report`), what they look like (`sluice_pages`).
 
 mod access;
 mod action;

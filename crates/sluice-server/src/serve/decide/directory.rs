@@ -1,9 +1,8 @@
 //! The answer for a path that leads to a directory of files: a file, an index page, a listing, or a redirect to the missing
 //! slash.
 //!
-//! Here: which of these it is, and by which routes an index page is sent. Where a route has a fallback, what files would answer with an
-//! error leads to nothing: a path without a file, a directory without an index page. Not here: how a file is opened and which variant is
-//! selected (`sluice_files`).
+//! Where a route has a fallback, what files would answer with an error leads to nothing: a path without a file, a directory without an
+//! index page.
 
 use std::path::PathBuf;
 

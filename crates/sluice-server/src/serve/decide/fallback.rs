@@ -5,7 +5,7 @@
 //!                                            └─▶ next route, with the same path
 //! ```
 //! A candidate is resolved through the routes as if its path had been asked for. It leads to no candidates of its own, so there is no
-//! loop; the next route is always a later one. Not here: whether a path leads to something (`directory`).
+//! loop; the next route is always a later one.
 
 use http::Method;
 use sluice_http::fault::{Absent, ClientFault, Fault, Forbidden};

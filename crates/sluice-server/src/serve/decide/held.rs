@@ -1,7 +1,7 @@
 //! The decision of a request that waits at the gate: for a password, an agent or a throttle.
 //!
 //! The way through the routes is kept, a file is not: it would be open for as long as its client likes, and what was known of it would be old
-//! when it is sent. So it is looked up again afterwards, at the place that the decision led to. Not here: the wait (`carry_out`).
+//! when it is sent. So it is looked up again afterwards, at the place that the decision led to.
 
 use sluice_files::foreign::{self, Answers, Share};
 use sluice_files::lookup::PathForm;

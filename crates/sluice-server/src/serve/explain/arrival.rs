@@ -1,6 +1,4 @@
 //! The address at which a hypothetical request arrives, and what a connection there shows of the client's certificate.
-//!
-//! Not here: which site answers on an address (`dispatch::config`).
 
 use std::net::IpAddr;
 
