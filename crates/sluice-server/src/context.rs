@@ -24,23 +24,17 @@ use crate::status::WorkerCounts;
 
 /// The state that the exchanges of one worker share.
 pub(crate) struct Context {
-    /// The worker's index.
     pub(crate) worker: usize,
-    /// The state of the server.
     pub(crate) state: Arc<ServerState>,
     /// The state that the connections share.
     pub(crate) front: Rc<WorkerNet>,
-    /// The script processes.
     pub(crate) scripts: Rc<Scripts>,
     /// The log of faults, which counts those that repeat.
     pub(crate) fault_log: FaultLog,
     /// The redirects that may lead in a circle.
     pub(crate) redirect_loops: RedirectLoops,
-    /// The counters of the worker.
     pub(crate) counts: Arc<WorkerCounts>,
-    /// The requests in progress.
     pub(crate) in_progress: Rc<InProgress>,
-    /// The hosts that requests have named.
     pub(crate) known_hosts: KnownHosts<HeldConfig>,
     /// The generation of the list of watches that have joined the requests in progress.
     pub(crate) joined_watches: Cell<u32>,
@@ -53,9 +47,7 @@ pub(crate) struct Context {
 /// A moment by both clocks.
 #[derive(Clone, Copy)]
 pub(crate) struct Arrival {
-    /// The time by the clock of the system.
     pub at: SystemTime,
-    /// The time by the monotonic clock.
     pub instant: Instant,
 }
 
@@ -106,7 +98,6 @@ impl Context {
         }
     }
 
-    /// Creates the id of the next exchange.
     pub(crate) fn next_id(&self) -> UniqueId {
         let count = self.exchanges.get().wrapping_add(1);
         self.exchanges.set(count);
@@ -139,7 +130,6 @@ impl HeldConfig {
 }
 
 impl HeldConfig {
-    /// The configuration itself, for a thread.
     pub(crate) fn shared(&self) -> Arc<Config> {
         Arc::clone(&self.config)
     }

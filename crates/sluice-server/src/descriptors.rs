@@ -40,7 +40,6 @@ pub(crate) fn raise_limit() -> Option<u64> {
 pub(crate) struct Shares {
     /// Connections, at most the configured number.
     pub(crate) connections_max: usize,
-    /// Files that are open while they are sent.
     pub(crate) files_max: usize,
 }
 

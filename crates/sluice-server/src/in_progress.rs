@@ -21,7 +21,6 @@ const DESCRIBED_MAX: usize = 5000;
 /// Unused parts that are kept for the next exchanges.
 const SPARE_MAX: usize = 256;
 
-/// The requests in progress of one worker.
 #[derive(Default)]
 pub(crate) struct InProgress(RefCell<Entries>);
 
@@ -48,7 +47,6 @@ pub(crate) struct NewEntry {
     pub tracer: Tracer,
 }
 
-/// The number of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntryNumber(usize);
 
@@ -79,7 +77,6 @@ struct Entry {
 /// A request in progress that a watch may join.
 pub(crate) struct Watchable {
     pub view: RequestView,
-    /// The number of its listener.
     pub listener: Option<usize>,
     pub progress: Rc<Progress>,
     pub tracer: Tracer,
@@ -105,7 +102,6 @@ pub(crate) struct RequestView {
 }
 
 impl InProgress {
-    /// Adds an exchange that begins.
     pub(crate) fn begin(&self, request: NewRequest) -> NewEntry {
         let mut entries = self.0.borrow_mut();
         let Spare { progress, mut tracer } = entries.spare.pop().unwrap_or_default();
@@ -139,7 +135,6 @@ impl InProgress {
         }
     }
 
-    /// Removes an exchange that ends.
     pub(crate) fn end(&self, number: EntryNumber) {
         let mut entries = self.0.borrow_mut();
         let Some(place) = entries.entries.get_mut(number.0) else {
@@ -161,14 +156,12 @@ impl InProgress {
         }
     }
 
-    /// Notes the user.
     pub(crate) fn note_user(&self, number: EntryNumber, user: &Arc<str>) {
         if let Some(Some(entry)) = self.0.borrow_mut().entries.get_mut(number.0) {
             entry.user = Some(Arc::clone(user));
         }
     }
 
-    /// Notes what answers.
     pub(crate) fn note_handler(&self, number: EntryNumber, handler: &'static str) {
         if let Some(Some(entry)) = self.0.borrow_mut().entries.get_mut(number.0) {
             entry.handler = Some(handler);
@@ -198,7 +191,6 @@ impl InProgress {
         found.collect()
     }
 
-    /// How many there are.
     pub(crate) fn count(&self) -> usize {
         let entries = self.0.borrow();
         entries.entries.len() - entries.free.len()

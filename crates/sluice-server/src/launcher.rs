@@ -79,7 +79,6 @@ impl LauncherPlan {
     }
 }
 
-/// The policy of a launcher without other users.
 pub(crate) fn same_user() -> Arc<dyn UserPolicy> {
     Arc::new(SameUser)
 }

@@ -17,18 +17,13 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Questions that wait for a worker at once; further ones are not answered.
 const QUESTIONS_MAX: usize = 64;
 
-/// The part of a worker that questions see.
 pub(crate) struct WorkerView {
-    /// The connections.
     pub front: Rc<WorkerNet>,
-    /// The requests in progress.
     pub in_progress: Rc<InProgress>,
 }
 
-/// A question to a worker.
 pub(crate) type WorkerQuestion = Box<dyn FnOnce(&WorkerView) + Send>;
 
-/// The way to ask all workers.
 pub(crate) struct Questions(Box<[mpsc::Sender<WorkerQuestion>]>);
 
 impl Questions {

@@ -24,14 +24,12 @@ const ENTRIES_MAX: usize = 64;
 /// A line is logged this often at most.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// The redirects of a worker.
 #[derive(Default)]
 pub(crate) struct RedirectLoops {
     entries: RefCell<Vec<Entry>>,
     logged: Cell<Option<Instant>>,
 }
 
-/// A client that was redirected from a URL.
 struct Entry {
     /// The hash of both, so that an entry has a size.
     key: u64,
@@ -39,7 +37,6 @@ struct Entry {
     since: Instant,
 }
 
-/// A redirect.
 pub(crate) struct Redirected<'a> {
     pub client: IpAddr,
     /// The address at the other end of the connection: the client, or a proxy. `None` for a unix socket.
@@ -50,7 +47,6 @@ pub(crate) struct Redirected<'a> {
     pub is_forwarded: bool,
     pub method: &'a str,
     pub host: &'a str,
-    /// The path with the query.
     pub path: &'a str,
     pub fields: &'a HeaderMap,
 }

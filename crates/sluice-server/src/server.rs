@@ -63,7 +63,6 @@ pub struct Server {
     tickets: Arc<dyn ProducesTickets>,
     phase: watch::Sender<Phase>,
     workers: Vec<JoinHandle<()>>,
-    /// Records what happens in each minute.
     activity: activity::Thread,
 }
 
@@ -432,14 +431,12 @@ impl Server {
     }
 }
 
-/// Starts the thread that records what happens in each minute.
 fn start_activity(state: &Arc<ServerState>) -> Result<activity::Thread, StartError> {
     let (recorded, recorder) = (Arc::clone(state), Arc::clone(state.statistics.activity()));
     let thread = activity::Thread::start(recorder, move || recorded.statistics.activity_sums());
     thread.map_err(|error| StartError(format!("the thread of the activity: {error}")))
 }
 
-/// The certificates for the reports.
 fn certificates(settings: &Settings) -> Vec<CertificateStatus> {
     let facts = certificate_facts(settings).into_iter();
     facts
@@ -451,7 +448,6 @@ fn certificates(settings: &Settings) -> Vec<CertificateStatus> {
         .collect()
 }
 
-/// The addresses for the reports.
 fn shown(addresses: &Addresses) -> Vec<String> {
     addresses.open().iter().map(ToString::to_string).collect()
 }
@@ -577,7 +573,6 @@ fn masks(settings: &WatchSettings) -> Masks {
     }
 }
 
-/// The source of the ids of this start of the server.
 fn id_source() -> Result<IdSource, getrandom::Error> {
     let mut random = [0; IdSource::RANDOM_BYTES];
     getrandom::fill(&mut random)?;

@@ -24,27 +24,21 @@ use crate::statistics::Statistics;
 use crate::status;
 use sluice_net::reverse_dns::ReverseDns;
 
-/// The state of the server.
 pub(crate) struct ServerState {
-    /// The configuration in force.
     pub config: Arc<ArcSwap<Config>>,
     /// The protocols of each listener, in the order of the listeners.
     pub listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
-    /// The addresses that the server listens on, as reports show them.
     pub addresses: ArcSwap<Vec<String>>,
-    /// The certificates in force.
     pub certificates: ArcSwap<Vec<CertificateStatus>>,
     /// The faults of its settings, which its start has tolerated.
     pub tolerated: ArcSwap<Tolerated>,
     /// The process, or the threads, that start scripts.
     pub launcher: Arc<RemoteLauncher>,
-    /// The access logs.
     pub log: Log,
     /// The budgets that the scripts of all workers share.
     pub resources: Arc<Resources>,
     /// The proofs of users, and wrong passwords.
     pub access: Arc<AccessControl>,
-    /// The lookup of client names, if it is configured.
     pub reverse_dns: Option<Arc<ReverseDns>>,
     /// The number of descriptors that a script may have, if limited.
     pub script_files_max: Option<u64>,
@@ -52,17 +46,13 @@ pub(crate) struct ServerState {
     pub busy_workers: watch::Sender<usize>,
     /// The active watches, and what must not be shown.
     pub watches: Arc<Hub>,
-    /// The source of UNIQUE_ID.
     pub ids: IdSource,
-    /// The counters of the workers.
     pub statistics: Statistics,
-    /// The way to ask the workers.
     pub questions: Questions,
     /// The commands of the reports to the program.
     pub commands: mpsc::Sender<CommandRequest>,
     /// The tokens and the live pages of the visitors of reports.
     pub visitors: Visitors,
-    /// Facts about the program.
     pub described: Described,
 }
 
@@ -100,7 +90,6 @@ impl ServerState {
         lines
     }
 
-    /// The state of access control.
     pub(crate) fn access_report(&self) -> AccessReport {
         let limits = Arc::clone(&self.config.load().limit_tables);
         AccessReport {

@@ -28,7 +28,6 @@ const UNKNOWN_SITE: &str = "-";
 pub(crate) struct Statistics {
     started: SystemTime,
     connections_max: usize,
-    /// The counters of the workers, by their index.
     workers: Box<[Arc<WorkerCounts>]>,
     /// The sums at each of the last seconds, the oldest first.
     seconds: Mutex<VecDeque<Second>>,
@@ -39,7 +38,6 @@ pub(crate) struct Statistics {
     sites: SeriesNames<String>,
 }
 
-/// The sums of the workers at one second.
 #[derive(Clone, Copy, Default)]
 struct Second {
     requests: u64,
@@ -61,12 +59,10 @@ impl Statistics {
         }
     }
 
-    /// The number of workers.
     pub(crate) fn workers(&self) -> usize {
         self.workers.len()
     }
 
-    /// The counters of a worker.
     pub(crate) fn of_worker(&self, index: usize) -> &Arc<WorkerCounts> {
         &self.workers[index]
     }
@@ -81,12 +77,10 @@ impl Statistics {
         status::unix_seconds(self.started)
     }
 
-    /// The time since the start of the server.
     pub(crate) fn uptime(&self, now: SystemTime) -> Duration {
         now.duration_since(self.started).unwrap_or_default()
     }
 
-    /// The sums of connections and requests.
     pub(crate) fn sums(&self) -> (ConnectionTotals, RequestTotals) {
         status::sum(&self.workers, self.connections_max)
     }
@@ -147,7 +141,6 @@ impl Statistics {
         self.seconds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of a site among the series of counters.
     pub(crate) fn site_number(&self, site: &str) -> u16 {
         self.sites.number(&site.to_owned(), &OTHER_SITES.to_owned())
     }
@@ -161,12 +154,10 @@ impl Statistics {
         }
     }
 
-    /// The records of each minute.
     pub(crate) fn activity(&self) -> &Arc<Recorder> {
         &self.activity
     }
 
-    /// The sums from which the minutes are recorded.
     pub(crate) fn activity_sums(&self) -> Sums {
         let (_, requests) = self.sums();
         Sums {

@@ -23,7 +23,6 @@ const CLASSES: usize = 5;
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct WorkerCounts {
-    /// Connections.
     pub connections: Arc<ConnectionCounts>,
     begun: Counter,
     ended: Counter,
@@ -32,23 +31,17 @@ pub(crate) struct WorkerCounts {
     client_left: Counter,
     truncated: Counter,
     body_bytes: Counter,
-    /// Bytes of the bodies of requests.
     pub received_bytes: Arc<Counter>,
-    /// Counts by site.
     pub sites: ShareCounts,
-    /// Counts by script.
     pub scripts: ShareCounts,
-    /// Counts by properties of the exchanges.
     pub traffic: TrafficCounts,
 }
 
 impl WorkerCounts {
-    /// Counts an exchange that begins.
     pub(crate) fn begin(&self) {
         self.begun.add(1);
     }
 
-    /// Counts an exchange that ends.
     pub(crate) fn end(&self, ended: &Ended<'_>) {
         self.ended.add(1);
         self.body_bytes.add(ended.body_bytes);
@@ -83,7 +76,6 @@ pub(crate) fn cache_status(counters: &CacheCounters) -> CacheStatus {
     }
 }
 
-/// The sums of the counters of all workers.
 pub(crate) fn sum(workers: &[Arc<WorkerCounts>], connections_max: usize) -> (ConnectionTotals, RequestTotals) {
     let (mut connections, mut requests) = (ConnectionTotals::default(), RequestTotals::default());
     connections.max = connections_max;

@@ -31,7 +31,6 @@ const OTHER_STATUS: usize = 501;
 /// The status of the access log for a client that left before there was a response.
 const CLIENT_LEFT: &str = "499";
 
-/// The counted properties of an exchange that ends.
 pub(crate) struct Ended<'a> {
     pub method: &'a Method,
     pub version: Version,
@@ -66,7 +65,6 @@ impl Ended<'_> {
     }
 }
 
-/// How the connection is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encryption {
     None,
@@ -86,12 +84,10 @@ pub(crate) enum AnsweredBy {
     Report,
     /// The server itself, as a whole (`OPTIONS *`).
     Server,
-    /// An error page of the server.
     #[default]
     Error,
 }
 
-/// The counters.
 #[derive(Debug)]
 pub(crate) struct TrafficCounts {
     methods: [Counter; METHODS.len()],
@@ -103,7 +99,6 @@ pub(crate) struct TrafficCounts {
     whole: TimeCounts,
 }
 
-/// The counters of a histogram.
 #[derive(Debug)]
 struct TimeCounts {
     buckets: [Counter; BUCKETS],
@@ -125,7 +120,6 @@ impl Default for TrafficCounts {
 }
 
 impl TrafficCounts {
-    /// Counts an exchange.
     pub(crate) fn end(&self, ended: &Ended<'_>) {
         self.methods[method_index(ended.method)].add(1);
         let version = match ended.version {
@@ -211,7 +205,6 @@ fn times(workers: &[&TrafficCounts], of: fn(&TrafficCounts) -> &TimeCounts) -> T
     Times::new((0..BUCKETS).map(count), sum)
 }
 
-/// The place of a method in `METHODS`.
 fn method_index(method: &Method) -> usize {
     match *method {
         Method::GET => 0,

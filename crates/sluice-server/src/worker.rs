@@ -93,7 +93,6 @@ pub(crate) fn run(
     runtime.shutdown_timeout(READ_TIMEOUT);
 }
 
-/// Accepts on each listener that comes.
 async fn accept(
     front: Rc<WorkerNet>,
     service: Rc<ExchangeService>,
@@ -149,7 +148,6 @@ impl Worker {
         }
     }
 
-    /// The part that questions see.
     fn view(&self) -> WorkerView {
         WorkerView {
             front: Rc::clone(&self.context.front),

@@ -34,9 +34,7 @@ pub(crate) struct Config {
     pub limits: Limits,
     pub proxies: ProxySettings,
     pub cache: Option<FileCache>,
-    /// The counters of the limits on requests.
     pub limit_tables: Arc<LimitTables>,
-    /// The users of the realms.
     users: Vec<Arc<UserStore>>,
     /// The authentication agents that come with the server.
     pub agents: OwnAgents,
@@ -139,7 +137,6 @@ impl Config {
         }
     }
 
-    /// The users of a source that a route names.
     pub(crate) fn user_store(&self, source: &Arc<UserSource>) -> Option<&Arc<UserStore>> {
         let is_same = |store: &&Arc<UserStore>| Arc::ptr_eq(store.source(), source);
         let is_equal = |store: &&Arc<UserStore>| store.source() == source;
@@ -160,7 +157,6 @@ impl Config {
         self.users.iter().filter_map(UserStore::fault).collect()
     }
 
-    /// The site with this number.
     pub(crate) fn site(&self, number: usize) -> &Arc<Site> {
         &self.sites[number]
     }
@@ -228,7 +224,6 @@ impl Config {
         self.check_host(host, how, listener).map(|()| number)
     }
 
-    /// Refuses an unknown host, if such hosts are refused.
     fn check_host(&self, host: &str, how: HostMatch, listener: usize) -> Result<(), Misdirected> {
         match &self.unknown_hosts {
             UnknownHosts::Refuse if how == HostMatch::Default => Err(Misdirected::UnknownHost(host.into())),
@@ -314,7 +309,6 @@ impl Config {
     }
 }
 
-/// Whether a host is this address.
 fn is_address(host: &str, server: IpAddr) -> bool {
     host::address(host).is_some_and(|address| address == server.to_canonical())
 }

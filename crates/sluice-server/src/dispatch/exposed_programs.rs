@@ -63,7 +63,6 @@ pub(crate) fn search(config: &Config, entries_max: usize) -> Vec<ExposedPrograms
     exposed
 }
 
-/// The search of a directory.
 struct Search<'a> {
     site: &'a Site,
     /// `None` for the root of the site.

@@ -14,7 +14,6 @@ use crate::dispatch::resolve::Resolved;
 use crate::dispatch::route::Route;
 use crate::dispatch::site::Site;
 
-/// A script that a path leads to.
 pub(crate) struct FoundScript<'s> {
     pub route: &'s Route,
     pub scripts: &'s Arc<ScriptRoute>,

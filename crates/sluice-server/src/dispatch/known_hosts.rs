@@ -22,7 +22,6 @@ struct Hosts<C> {
 }
 
 struct Entry {
-    /// The number of the listener.
     listener: usize,
     known: Rc<KnownHost>,
 }
@@ -34,7 +33,6 @@ pub(crate) struct KnownHost {
     pub field: HeaderValue,
     /// The host as `sluice_http::host::host` reads it.
     pub host: Rc<str>,
-    /// The number of its site.
     pub site: usize,
 }
 

@@ -8,7 +8,6 @@ use sluice_settings::Settings;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::{AccessUse, AgentSettings};
 
-/// The agents of all routes that come with the server.
 #[derive(Clone, Default)]
 pub(crate) struct OwnAgents(Vec<(AgentSettings, Arc<ScriptRoute>)>);
 
@@ -42,7 +41,6 @@ impl OwnAgents {
         Some(&found.1)
     }
 
-    /// The routes of all of them.
     pub(crate) fn routes(&self) -> impl Iterator<Item = &Arc<ScriptRoute>> {
         self.0.iter().map(|(_, route)| route)
     }

@@ -18,7 +18,6 @@ pub(crate) struct PathsBelow {
 }
 
 impl PathsBelow {
-    /// Without suffixes.
     pub(crate) fn of(pattern: &Pattern) -> PathsBelow {
         PathsBelow {
             below: match pattern {

@@ -29,7 +29,6 @@ pub(super) enum Runner {
 }
 
 impl Runner {
-    /// The runner of a file that a path has led to.
     pub(super) fn of_found_file(route: &ScriptRoute, file: &Path, metadata: &Metadata) -> Runner {
         let name = name_of(file);
         if route.settings.mode.has_engine() {
@@ -39,7 +38,6 @@ impl Runner {
         Runner::interpreter(route, &name)
     }
 
-    /// The runner of a file that the configuration names.
     pub(super) fn of_named_file(route: &ScriptRoute, file: &Path) -> Runner {
         let name = name_of(file);
         match route.settings.mode.has_engine() {
@@ -153,7 +151,6 @@ pub(super) fn fault_of(file: &Path, error: io::Error) -> Fault {
     }
 }
 
-/// The fault of a script whose file system does not answer.
 fn unanswered(file: &Path) -> Fault {
     ServerFault::Unanswered(text_of_path(file).into()).into()
 }

@@ -33,7 +33,6 @@ use crate::dispatch::site::Site;
 pub(crate) enum Resolved<'s> {
     /// A route that answers, its kind, and the captured part of the path.
     Route(&'s Route, &'s RouteKind, Capture),
-    /// A file below the root.
     Root(&'s Directory),
     /// No route answers, and the site has no root.
     Nowhere,
@@ -90,7 +89,6 @@ pub(crate) trait Trace {
     /// The resolution of this path begins.
     fn begin(&mut self, _path: &str) {}
 
-    /// The route does not match.
     fn skipped(&mut self, _route: &Route, _miss: Miss<'_>) {}
 
     /// The route redirects from an index page to its directory, which applies only if the client asked for the page by name.
@@ -116,7 +114,6 @@ pub(crate) enum FallbackTo<'a> {
     NextRoute,
 }
 
-/// Records nothing.
 impl Trace for () {
     fn is_on(&self) -> bool {
         false
@@ -372,7 +369,6 @@ impl<'s> Resolved<'s> {
         }
     }
 
-    /// The index pages that are scripts of the route.
     pub(crate) fn index_scripts(&self) -> &'s [String] {
         match self {
             Resolved::Route(_, kind, _) => kind.index_scripts(),

@@ -33,16 +33,13 @@ pub(crate) struct Route {
     pub number: u64,
     /// The place in the configuration.
     pub origin: String,
-    /// The administrator's comment.
     pub comment: Option<String>,
-    /// The names of the blocks that it uses.
     pub blocks: Vec<String>,
     pub pattern: Pattern,
     pub when: Conditions,
     pub action: RouteAction,
     /// The directories of the files that its scripts may name instead of a body.
     pub send_directories: Arc<SendDirectories>,
-    /// Which symbolic links that leave its directories are followed.
     pub follow_links: FollowLinks,
     pub changes: Adjustments,
     /// The paths below its own, if it requires a certificate or limits access: scripts find their PATH_INFO there.
@@ -56,7 +53,6 @@ pub(crate) enum RouteAction {
     Answer(RouteKind),
     /// The next route is tried, with another target.
     Rewrite(Replacement),
-    /// The next route is tried.
     Pass,
 }
 
@@ -64,27 +60,20 @@ pub(crate) enum RouteAction {
 pub(crate) enum RouteKind {
     Files(Box<RouteFiles>),
     Script(Arc<ScriptRoute>),
-    Redirect {
-        to: Replacement,
-        status: StatusCode,
-    },
+    Redirect { to: Replacement, status: StatusCode },
     Refuse(Refusal),
-    /// The reports about the server.
     Reports,
 }
 
-/// The directory of a route that serves files.
 pub(crate) struct RouteFiles {
     pub directory: Directory,
     /// How its files are converted to lines, if they consist of records.
     pub records: Option<Records>,
-    /// The scripts among its files.
     pub scripts: Option<SuffixScripts>,
     /// The attempts if a file does not exist.
     pub fallback: Vec<Fallback>,
 }
 
-/// An error that a route answers with.
 pub(crate) struct Refusal {
     below: PathsBelow,
     status: StatusCode,
@@ -223,7 +212,6 @@ impl Route {
         self.matches(path, query, attributes).is_ok() || self.requires_below(path, query, attributes)
     }
 
-    /// The kind of the route, if it answers.
     pub(crate) fn kind(&self) -> Option<&RouteKind> {
         match &self.action {
             RouteAction::Answer(kind) => Some(kind),
@@ -231,17 +219,14 @@ impl Route {
         }
     }
 
-    /// Whether the route serves files of records.
     pub(crate) fn has_records(&self) -> bool {
         self.kind().and_then(RouteKind::records).is_some()
     }
 
-    /// How the route runs scripts, if it does.
     pub(crate) fn script(&self) -> Option<&Arc<ScriptRoute>> {
         self.kind()?.script()
     }
 
-    /// The directory whose files the route serves.
     pub(crate) fn directory_mut(&mut self) -> Option<&mut Directory> {
         served_mut(&mut self.action)
     }
@@ -310,12 +295,10 @@ fn second_byte(pattern: &Pattern) -> Option<u8> {
 }
 
 impl RouteKind {
-    /// Whether the route refuses requests.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, RouteKind::Refuse(_))
     }
 
-    /// The directory whose files the route serves.
     pub(crate) fn directory(&self) -> Option<&Directory> {
         match self {
             RouteKind::Files(files) => Some(&files.directory),
@@ -339,7 +322,6 @@ impl RouteKind {
         }
     }
 
-    /// How the route runs scripts, if it does.
     pub(crate) fn script(&self) -> Option<&Arc<ScriptRoute>> {
         match self {
             RouteKind::Script(script) => Some(script),
@@ -348,7 +330,6 @@ impl RouteKind {
         }
     }
 
-    /// The index pages of the route that are scripts.
     pub(crate) fn index_scripts(&self) -> &[String] {
         match self {
             RouteKind::Files(files) => files.scripts.as_ref().map_or(&[], |scripts| &scripts.index),
@@ -387,7 +368,6 @@ impl RouteKind {
         }
     }
 
-    /// The directory of the application that the route runs, if it does.
     pub(crate) fn app_directory(&self) -> Option<&Path> {
         match &self.script()?.settings.source {
             ScriptSource::App { directory, .. } => Some(directory),
@@ -434,7 +414,6 @@ impl Refusal {
     }
 }
 
-/// Whether changes require a certificate or limit access.
 fn requires_something(changes: &Adjustments) -> bool {
     changes.client_certificates == Some(CertificateUse::Required)
         || matches!(changes.access.own, Some(AccessUse::Limited(_)))
@@ -495,7 +474,6 @@ pub(super) fn open_script(settings: &ScriptSettings, site: &str, origin: &str) -
     })
 }
 
-/// The file of a path below a root.
 pub(crate) fn below_root(root: &Path, path: &str) -> PathBuf {
     root.join(path_of(path.trim_start_matches('/')))
 }

@@ -21,7 +21,6 @@ pub(crate) struct ScriptSources {
     patterns: Vec<(PathBuf, Pattern)>,
 }
 
-/// A script directory or a single script.
 struct SourcePath {
     path: PathBuf,
     /// The suffixes of the files in it that need no execute bit to be run, or are loaded by those that are run.
@@ -30,7 +29,6 @@ struct SourcePath {
     is_any_file: bool,
 }
 
-/// The scripts among the files of a directory.
 struct SuffixSources {
     /// Without symbolic links.
     directory: PathBuf,
@@ -109,7 +107,6 @@ impl ScriptSources {
     }
 }
 
-/// The script directories and single scripts of a site.
 fn source_paths(settings: &SiteSettings) -> impl Iterator<Item = SourcePath> {
     let source = |script: &ScriptSettings, path: &PathBuf| {
         let engines = script

@@ -26,12 +26,10 @@ pub(crate) struct Site {
     hosts: Vec<String>,
     /// The addresses on which it is served, for people; empty for all.
     pub listen: Vec<String>,
-    /// The number of its access log.
     pub log: usize,
     /// Whether its clients need a certificate, where no route says otherwise.
     pub client_certificates: CertificateUse,
     pub root: Option<Directory>,
-    /// The field Strict-Transport-Security.
     pub hsts: Option<HeaderValue>,
     pub index: Vec<String>,
     pub routes: Vec<Route>,
@@ -99,7 +97,6 @@ impl Site {
         Ok(site)
     }
 
-    /// Withholds files with these names, in every directory of the site.
     fn withhold_names(&mut self, names: &[String]) {
         let lower: Vec<String> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
         let patterns = |names: &mut dyn Iterator<Item = &String>| names.map(|name| Wildcard::new(name)).collect();
@@ -115,7 +112,6 @@ impl Site {
         }
     }
 
-    /// Every directory that files are sent from.
     pub(crate) fn directories_mut(&mut self) -> impl Iterator<Item = &mut Directory> {
         let routes = self.routes.iter_mut().flat_map(Route::directories_mut);
         self.root.iter_mut().chain(routes)
@@ -146,7 +142,6 @@ impl Site {
         adjustments.client_certificates.get_or_insert(self.client_certificates);
     }
 
-    /// The routes that run scripts.
     pub(crate) fn script_routes(&self) -> impl Iterator<Item = &Arc<ScriptRoute>> {
         self.routes.iter().filter_map(Route::script)
     }

@@ -16,7 +16,6 @@ use sluice_settings::suffix_of;
 use crate::dispatch::program::{Runner, check, fault_of};
 use crate::dispatch::route::open_script;
 
-/// The scripts among the files of a directory.
 pub(crate) struct SuffixScripts {
     /// The endings of their names, in lower case.
     suffixes: Vec<String>,

@@ -76,13 +76,11 @@ fn path_of_log(log: &AccessLog) -> Option<&Path> {
     }
 }
 
-/// The key of an address, and the authorities of its clients.
 fn secrets_of(tls: &TlsSettings) -> impl Iterator<Item = &Path> {
     let authorities = tls.clients.authorities().into_iter().flat_map(files_of);
     key_of(&tls.identity).into_iter().chain(authorities)
 }
 
-/// The certificates of authorities of clients, and their revocation lists.
 fn files_of(authorities: &AuthoritySettings) -> impl Iterator<Item = &Path> {
     let lists = authorities.revocation_lists.iter().map(PathBuf::as_path);
     lists.chain([authorities.certificates.as_path()])

@@ -8,12 +8,10 @@ use sluice_log::LogSource;
 use sluice_report::configuration::Configuration;
 use sluice_settings::Settings;
 
-/// Facts about the program.
 #[derive(Default)]
 pub(crate) struct Described {
     /// The main configuration file. `None` if the command line says everything.
     pub configuration_file: Option<String>,
-    /// The configuration in force.
     pub configuration: ArcSwap<Configuration>,
     /// The file with a rating of the machine, once the program has named it.
     pub rating_file: OnceLock<PathBuf>,
@@ -22,7 +20,6 @@ pub(crate) struct Described {
 }
 
 impl Described {
-    /// The facts that the settings say.
     pub(crate) fn of(settings: &Settings) -> Described {
         let shown = |file: &PathBuf| file.display().to_string();
         Described {

@@ -63,7 +63,6 @@ fn attributes(context: &Context, view: &RequestView, listener: Option<usize>) ->
     }
 }
 
-/// Where a request is when a watch joins it.
 fn summary(view: &RequestView, masks: &Masks) -> String {
     let RequestView {
         method, uri, version, ..

@@ -252,12 +252,10 @@ impl Operator {
         Ok(request(&view, worker, Instant::now(), &self.masks()))
     }
 
-    /// The masks of secrets, as in WATCH.
     fn masks(&self) -> Masks {
         self.state.watches.masks()
     }
 
-    /// The scripts that processes run.
     fn scripts_of_processes(&self) -> HashMap<i32, String> {
         let mut scripts = HashMap::new();
         for pool in self.state.resources.report().pools {
@@ -276,7 +274,6 @@ impl fmt::Debug for Operator {
     }
 }
 
-/// Adds what is known of the request that a process works for.
 fn describe_request(process: &mut ProcessReport, by_id: &HashMap<&str, &ActiveRequest>) {
     let Some(of_process) = &mut process.request else { return };
     // Otherwise the exchange is over, and the script may finish.
@@ -288,7 +285,6 @@ fn describe_request(process: &mut ProcessReport, by_id: &HashMap<&str, &ActiveRe
     }
 }
 
-/// A request as a report describes it.
 fn request(view: &RequestView, worker: usize, now: Instant, masks: &Masks) -> ActiveRequest {
     let authority = view.uri.authority().map(|authority| authority.as_str().to_owned());
     let host = view
@@ -335,7 +331,6 @@ fn shortened(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}…", &text[..end]))
 }
 
-/// The state of a request, by its stage.
 pub(crate) fn state_of(stage: Stage) -> State {
     match stage {
         Stage::Deciding | Stage::Checking | Stage::Responding => State::Deciding,

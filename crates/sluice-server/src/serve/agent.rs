@@ -37,7 +37,6 @@ pub(crate) enum AgentVerdict {
     Agent(Box<PendingAnswer>),
 }
 
-/// A question to an agent.
 pub(crate) struct PendingAnswer {
     ticket: Ticket,
     source: Arc<UserSource>,
@@ -111,7 +110,6 @@ pub(crate) fn begin(
     }
 }
 
-/// The program of an agent that comes with the server.
 fn own_agent_script(request: &Request, agent: &AgentSettings) -> Result<ScriptTarget, Fault> {
     let absent = || Fault::unexpected("an authentication agent without a program");
     let route = request.config.agents.route(agent).ok_or_else(absent)?;

@@ -31,7 +31,6 @@ use crate::serve::request::Request;
 use crate::serve::waiting::Wait;
 use crate::serve::watched::note_access;
 
-/// A password that is being verified.
 pub(crate) struct Verification {
     pending: PendingUser,
     store: Arc<UserStore>,

@@ -264,7 +264,6 @@ async fn list(
     listing::respond(&exchange.tracer, request.path(), make).await
 }
 
-/// The user as a script sees them.
 fn script_user(granted: &Granted) -> ScriptUser {
     ScriptUser {
         name: Arc::clone(&granted.user.name),

@@ -22,7 +22,6 @@ use sluice_net::reverse_dns::{Lookup, ReverseDns};
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
 
-/// The client of an exchange.
 pub(crate) struct Client {
     pub endpoints: Endpoints,
     /// The address at the other end of the connection: the client, or a proxy that forwards for it.
@@ -33,7 +32,6 @@ pub(crate) struct Client {
     pub is_forwarded: bool,
     /// The TLS parameters of the connection; `None` in clear text.
     pub tls_info: Option<Rc<TlsInfo>>,
-    /// The client's name, if names are looked up.
     name: Option<Arc<Lookup>>,
 }
 
@@ -92,7 +90,6 @@ impl Client {
         address.is_some_and(|ip| ip.to_canonical().is_loopback())
     }
 
-    /// The scheme that the client uses.
     pub(crate) fn scheme(&self) -> Scheme {
         match self.is_https {
             true => Scheme::Https,
@@ -105,7 +102,6 @@ impl Client {
         self.name.clone().map(Lookup::wait)
     }
 
-    /// The client's name, if it is known by now.
     pub(crate) fn known_name(&self) -> Option<Arc<str>> {
         self.name.as_ref().and_then(|lookup| lookup.name())
     }

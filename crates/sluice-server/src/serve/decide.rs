@@ -68,7 +68,6 @@ struct FileTerms {
 }
 
 impl<'a> RouteQuestion<'a> {
-    /// The files of a directory of the site, as this request may get them.
     fn files<'f>(
         &self,
         site: &'f Site,
@@ -92,10 +91,8 @@ impl<'a> RouteQuestion<'a> {
     }
 }
 
-/// The thing that a request is about.
 #[derive(Clone)]
 pub(crate) enum AskedFor {
-    /// A path of the site.
     Target(Target),
     /// The server as a whole: `OPTIONS *` (RFC 9110 §9.3.7).
     Server,
@@ -115,14 +112,12 @@ pub(crate) enum Variants {
 /// The answer, and the changes of the routes on the way to it.
 pub(crate) struct Decision<'s> {
     pub adjustments: Adjustments,
-    /// The answer, or the fault that refuses the request.
     pub answer: Result<Answer, Fault>,
     /// The name of what answers, for the log; `None` if nothing does.
     pub handler: Option<&'static str>,
     served: Option<ServedPath<'s>>,
 }
 
-/// The answer to a request.
 pub(crate) enum Answer {
     Redirect(Redirect),
     /// `OPTIONS *`.
@@ -137,7 +132,6 @@ pub(crate) enum Answer {
     Report(Box<ReportAnswer>),
 }
 
-/// A report about the server.
 pub(crate) struct ReportAnswer {
     /// The name: the path below that of the route.
     pub name: String,
@@ -146,7 +140,6 @@ pub(crate) struct ReportAnswer {
     pub access: Access,
 }
 
-/// A script that is to run.
 pub(crate) struct ScriptTarget {
     pub route: Arc<ScriptRoute>,
     pub script: Script,

@@ -43,7 +43,6 @@ pub(crate) async fn answers(
     Ok((lookup, noted))
 }
 
-/// A copy of the question to the routes.
 struct OwnedQuestion {
     asked_for: AskedFor,
     method: Method,

@@ -28,7 +28,6 @@ const MEDIA_TYPES: &[MediaType] = &[MediaType::Html, MediaType::Problem, MediaTy
 /// The text of the built-in page. Jinja removes the last newline of a template, hence one more.
 const BUILT_IN_TEXT: &str = concat!(include_str!("error_page.html"), "\n");
 
-/// The built-in page.
 static BUILT_IN: LazyLock<Template> = LazyLock::new(|| {
     Template::parse(Path::new("error_page.html"), BUILT_IN_TEXT).expect("the built-in template, which a test renders")
 });
@@ -49,23 +48,18 @@ struct Problem<'a> {
     stderr: &'a [String],
 }
 
-/// The request that failed.
 pub(crate) struct PageSubject<'a> {
-    /// The exchange's id.
     pub id: UniqueId,
     /// The path as the client sent it.
     pub path: &'a str,
-    /// The fields of the request.
     pub fields: &'a HeaderMap,
 }
 
-/// The body of an error response and its media type.
 struct Rendered {
     media_type: MediaType,
     body: String,
 }
 
-/// Makes the response to a failed request.
 pub(crate) fn response(
     fault: &Fault,
     settings: &ErrorSettings,

@@ -64,7 +64,6 @@ pub(crate) struct HeldLimits {
     pub permits: Vec<(Arc<ThrottleSettings>, Permit)>,
 }
 
-/// One request and its response.
 pub(crate) struct Exchange {
     pub id: UniqueId,
     pub context: Rc<Context>,
@@ -193,7 +192,6 @@ impl Exchange {
         self.tracer.end();
     }
 
-    /// When the request's head was complete.
     pub(crate) fn arrived(&self) -> SystemTime {
         self.entry.arrived
     }
@@ -239,12 +237,10 @@ impl Exchange {
         self.entry.has_left = true;
     }
 
-    /// Notes that not everybody may have the response.
     pub(crate) fn set_private(&mut self) {
         self.is_private = true;
     }
 
-    /// Notes the user, for the log.
     pub(crate) fn note_user(&mut self, user: &Arc<str>) {
         self.context.in_progress.note_user(self.place, user);
         self.entry.user = Some(Arc::clone(user));
@@ -286,7 +282,6 @@ impl Exchange {
         }
     }
 
-    /// Logs a fault of a response whose head was already sent.
     pub(crate) fn report_abort(&self, fault: &Fault) {
         if fault.is_order() {
             return;
@@ -348,12 +343,10 @@ impl Exchange {
         }
     }
 
-    /// Bytes of the body that were handed to the connection.
     pub(crate) fn body_bytes(&self) -> u64 {
         self.entry.body_bytes
     }
 
-    /// Notes that the server answers with an error page.
     pub(crate) fn note_error(&mut self) {
         self.entry.answered = AnsweredBy::Error;
     }
@@ -371,7 +364,6 @@ impl Exchange {
         }
     }
 
-    /// Notes that the response ends before it is complete.
     pub(crate) fn note_truncated(&mut self) {
         self.entry.is_truncated = true;
         self.tracer.stage(Stage::Aborted);

@@ -282,7 +282,6 @@ fn explain_at(
     Ok(explanation)
 }
 
-/// The explanation of a request that reaches no route.
 fn refused(scheme: Scheme, fault: &Fault) -> Explanation {
     Explanation {
         scheme,
@@ -465,7 +464,6 @@ fn sent(file: PathBuf, response: &Response<ResponseBody>) -> ExplainedAnswer {
     }
 }
 
-/// `/srv/a/` → `/srv/a`
 fn without_slash(path: &Path) -> PathBuf {
     path.components().collect()
 }

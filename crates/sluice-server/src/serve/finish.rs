@@ -31,7 +31,6 @@ pub(crate) enum PendingResponse {
 }
 
 impl PendingResponse {
-    /// A response that is ready.
     pub(crate) fn now(response: Response<Finish>) -> PendingResponse {
         PendingResponse::Now(Some(response))
     }
@@ -63,7 +62,6 @@ pub(crate) struct Finish {
     is_delimited: bool,
 }
 
-/// State of a response that somebody watches.
 #[derive(Default)]
 struct WatchedResponse {
     /// `None` if nobody is shown the body, or once it has missed bytes of it.
@@ -103,7 +101,6 @@ impl Finish {
         }
     }
 
-    /// The connection has the last byte.
     fn note_end(&self) {
         if let Some(exchange) = &self.exchange {
             exchange.tracer.stage(Stage::Sent);

@@ -27,7 +27,6 @@ use crate::serve::waiting::Wait;
 /// Whether a request may have an answer, by what is known of it.
 pub(crate) enum Verdict<'a> {
     Pass,
-    /// The fault that the client gets instead.
     Refuse(Fault),
     /// The user of these rules decides, who is not known yet.
     NeedsUser(&'a Arc<AccessSettings>),
@@ -67,7 +66,6 @@ pub(crate) fn judge<'a>(
         .unwrap_or(Verdict::Pass)
 }
 
-/// Checks that the client has a certificate where one is required.
 fn check_certificate(question: &RequestAttributes<'_>, adjustments: &Adjustments) -> Result<(), ClientFault> {
     if adjustments.client_certificates != Some(CertificateUse::Required) {
         return Ok(());
@@ -81,7 +79,6 @@ fn check_certificate(question: &RequestAttributes<'_>, adjustments: &Adjustments
     }
 }
 
-/// Judges by the access rules of one route.
 fn judge_rules<'a>(
     question: &RequestAttributes<'_>,
     access: &'a Arc<AccessSettings>,
@@ -144,7 +141,6 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// An answer that has passed the gate.
 pub(crate) struct Passed(Answer);
 
 impl Passed {
@@ -255,7 +251,6 @@ impl Gate {
         decision.answer.map(Passed)
     }
 
-    /// The proofs of users, for reports.
     pub(crate) fn control(&self) -> &Arc<AccessControl> {
         &self.control
     }

@@ -56,7 +56,6 @@ impl Identity {
         }
     }
 
-    /// The permission that a rule gives a client.
     pub(crate) fn permission(&self, access: &AccessSettings, attributes: &RequestAttributes<'_>) -> Permission {
         let visitor = Visitor {
             client: attributes.known_client,

@@ -58,7 +58,6 @@ pub(crate) fn prepare(config: &HeldConfig, resources: &Resources, lookups: &Rc<L
     }
 }
 
-/// Has another thread look up the scripts of a route.
 fn look_up(share: Share, config: &HeldConfig, place: (usize, usize), lookups: &Rc<Lookups>) {
     lookups.0.borrow_mut().insert(place, None);
     let (config, lookups) = (config.shared(), Rc::clone(lookups));

@@ -8,7 +8,6 @@ use sluice_http::fault::{ClientFault, Fault, ServerFault};
 use sluice_http::target::{Target, encode};
 use sluice_settings::rule::Replacement;
 
-/// The status and Location of a redirect.
 pub(crate) struct Redirect {
     pub status: StatusCode,
     pub location: HeaderValue,
@@ -20,7 +19,6 @@ impl Redirect {
         Ok(Redirect { status, location })
     }
 
-    /// Makes the response.
     pub(crate) fn respond(self) -> Response<ResponseBody> {
         // An empty body, not `ResponseBody::Empty`, so that HEAD and GET have the same Content-Length: 0 (RFC 9110 §9.3.2).
         let mut response = Response::new(ResponseBody::Whole(Bytes::new().into()));

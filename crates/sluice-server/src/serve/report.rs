@@ -83,7 +83,6 @@ fn is_own_address(mut address: SocketAddr) -> bool {
     !bound.is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable)
 }
 
-/// Checks a request without a user.
 fn check_address(exchange: &Exchange, request: &Request) -> Result<(), Fault> {
     let client = &exchange.client;
     let refuse = |forbidden| Err(ClientFault::Forbidden(forbidden).into());

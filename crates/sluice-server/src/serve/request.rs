@@ -32,10 +32,8 @@ use crate::serve::watched;
 /// The methods named to a client that asks for a tunnel (405).
 const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
 
-/// A request whose head has been read.
 pub(crate) struct Request {
     pub config: Rc<HeldConfig>,
-    /// The number of its site.
     pub site: usize,
     /// The state of the client's certificate, by the authorities of the site.
     pub certificate: ClientCertificate,
@@ -48,7 +46,6 @@ pub(crate) struct Request {
     pub identity: Identity,
     /// The user to whom the answer was granted.
     pub granted: Option<Granted>,
-    /// The decision, while the request waits at the gate.
     pub held: Option<Box<HeldDecision>>,
 }
 
@@ -132,7 +129,6 @@ impl Request {
         })
     }
 
-    /// The question that the decision answers.
     pub(crate) fn question<'a>(&'a self, exchange: &'a Exchange) -> RouteQuestion<'a> {
         RouteQuestion {
             asked_for: &self.asked_for,
@@ -151,7 +147,6 @@ impl Request {
         }
     }
 
-    /// The site that serves it.
     pub(crate) fn site(&self) -> &Arc<Site> {
         self.config.site(self.site)
     }
@@ -164,12 +159,10 @@ impl Request {
         }
     }
 
-    /// The path, for messages.
     pub(crate) fn path(&self) -> &str {
         self.target_path().unwrap_or("*")
     }
 
-    /// The target as it was sent, for messages.
     pub(crate) fn raw_target(&self) -> &str {
         match &self.asked_for {
             AskedFor::Target(target) => &target.raw,
@@ -177,7 +170,6 @@ impl Request {
         }
     }
 
-    /// The query, if there is one.
     pub(crate) fn query(&self) -> Option<&str> {
         match &self.asked_for {
             AskedFor::Target(target) => target.query.as_deref(),
@@ -326,7 +318,6 @@ fn asked_for(line: &RequestLine) -> Result<AskedFor, Fault> {
     }
 }
 
-/// Whether a path and query does not begin with a slash.
 fn has_no_slash(uri: &Uri) -> bool {
     uri.path_and_query()
         .is_some_and(|target| !target.as_str().starts_with('/'))

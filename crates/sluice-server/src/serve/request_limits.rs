@@ -18,7 +18,6 @@ use crate::serve::watched::note_access;
 /// After this time a client may retry that found no room.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// A place in the queue of a throttle.
 pub(crate) struct Queued {
     settings: Arc<ThrottleSettings>,
     throttle: Arc<Throttle>,

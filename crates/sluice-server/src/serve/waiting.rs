@@ -16,13 +16,10 @@ use crate::serve::request_limits::Queued;
 pub(crate) enum Wait {
     /// The client gets an error; there is nothing to wait for.
     Refused(Fault),
-    /// A thread verifies a password.
     Password(Box<Verification>),
-    /// An authentication agent answers.
     Agent(Box<PendingAnswer>),
     /// A thread looks up files whose file system may not answer.
     Elsewhere(Box<LeftLookup>),
-    /// The queue of a throttle.
     Throttle(Box<Queued>),
     /// A file whose compressed variant is being made.
     Variant(Box<PendingVariant>),
@@ -38,17 +35,14 @@ pub(crate) struct LeftLookup {
     pub lookup: Lookup,
 }
 
-/// The use of a lookup.
 pub(crate) enum Lookup {
     Decision,
     /// The file of a decision that has passed the gate.
     Held(HeldFile),
-    /// A file that a script names.
     SendFile(Box<SendFile>),
 }
 
 impl Wait {
-    /// Another thread looks something up.
     pub(crate) fn for_lookup(share: Share, lookup: Lookup) -> Wait {
         Wait::Elsewhere(Box::new(LeftLookup { share, lookup }))
     }

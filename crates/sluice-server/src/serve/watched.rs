@@ -17,7 +17,6 @@ use sluice_watch::{Direction, Item, Items, Scanned};
 use crate::fault_log::Logged;
 use crate::serve::exchange::{Exchange, RequestLine};
 
-/// The modules that events name.
 pub(crate) mod module {
     pub(crate) const REQUEST: &str = "request";
     pub(crate) const DECIDE: &str = "decide";
@@ -26,7 +25,6 @@ pub(crate) mod module {
     pub(crate) const LOG: &str = "log";
 }
 
-/// The head of the request.
 pub(crate) fn request_head(exchange: &Exchange, fields: &HeaderMap) {
     let tracer = &exchange.tracer;
     let Some(masks) = tracer.masks() else { return };
@@ -57,7 +55,6 @@ fn add_fields(text: &mut String, masks: &Masks, fields: &HeaderMap) {
     }
 }
 
-/// The mask of a body with this head.
 pub(crate) fn body_mask(masks: &Masks, fields: &HeaderMap) -> BodyMask {
     let kind = fields
         .get(header::CONTENT_TYPE)
@@ -65,7 +62,6 @@ pub(crate) fn body_mask(masks: &Masks, fields: &HeaderMap) -> BodyMask {
     masks.body(kind.as_deref(), fields.contains_key(header::CONTENT_ENCODING))
 }
 
-/// Notes the decision about access.
 pub(crate) fn note_access(exchange: &Exchange, text: impl FnOnce() -> String) {
     exchange.tracer.note(Item::Authorization, module::ACCESS, text);
 }
@@ -124,7 +120,6 @@ pub(crate) fn skip_octets_shown_to_nobody(exchange: &Exchange, connection: &Conn
 /// Bytes of a chunk of a watched response at most: the work for one is bounded.
 pub(crate) const CHUNK_BYTES_MAX: usize = 32 << 10;
 
-/// The mask of the response's body, if somebody is shown it.
 pub(crate) fn response_mask(exchange: &Exchange, fields: &HeaderMap) -> Option<BodyMask> {
     let masks = exchange
         .tracer
@@ -133,7 +128,6 @@ pub(crate) fn response_mask(exchange: &Exchange, fields: &HeaderMap) -> Option<B
     Some(body_mask(masks, fields))
 }
 
-/// A chunk of the body that the connection gets.
 pub(crate) fn response_body(exchange: &Exchange, mask: &mut BodyMask, bytes: &[u8]) -> Scanned {
     let copy = |copy: &mut [u8]| mask.apply(copy);
     exchange

@@ -12,7 +12,6 @@ use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
 use crate::serve::watched::{mask, module};
 
-/// The site that serves the request.
 pub(crate) fn site(exchange: &Exchange, request: &Request, listener: usize) {
     let tracer = &exchange.tracer;
     if tracer.is_none() {
@@ -39,7 +38,6 @@ pub(crate) fn site(exchange: &Exchange, request: &Request, listener: usize) {
     });
 }
 
-/// The answer.
 pub(crate) fn decision(exchange: &Exchange, request: &Request, site: &Site, decision: &Decision<'_>) {
     let tracer = &exchange.tracer;
     if tracer.is_none() {

@@ -17,7 +17,6 @@ use crate::serve::watched::module;
 pub(crate) struct WatchedRoutes<'a> {
     site: &'a Site,
     tracer: &'a Tracer,
-    /// The path that the routes are compared with.
     path: String,
     lines: RefCell<Vec<String>>,
 }
@@ -32,7 +31,6 @@ impl<'a> WatchedRoutes<'a> {
         }
     }
 
-    /// Shows what was noted.
     pub(crate) fn show(self) {
         for line in self.lines.take() {
             self.tracer.note(Item::Mapping, module::DECIDE, || line);

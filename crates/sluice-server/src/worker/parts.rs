@@ -32,7 +32,6 @@ pub(super) fn parts(context: &Rc<Context>, tasks: &Tasks) -> Rc<[Box<dyn Part>]>
     Rc::new([Box::new(connections), Box::new(scripts)])
 }
 
-/// The connections of a worker, with their exchanges.
 struct Connections {
     context: Rc<Context>,
     tasks: Tasks,

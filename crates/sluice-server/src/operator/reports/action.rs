@@ -26,7 +26,6 @@ use crate::operator::{Operator, OrderError, ended_text};
 /// The bytes of the body of an action at most.
 const BODY_BYTES_MAX: usize = 16 << 10;
 
-/// The page with all actions.
 pub(super) static PAGE: Page = Page {
     link: Link {
         name: "action",
@@ -36,7 +35,6 @@ pub(super) static PAGE: Page = Page {
     content: Content::Value(collect),
 };
 
-/// An action.
 pub(super) struct Action {
     pub about: Offered,
     pub run: fn(Requested) -> Outcome,
@@ -133,7 +131,6 @@ static ACTIONS: &[Action] = &[
     },
 ];
 
-/// Retires a script, and logs it.
 async fn retire(requested: Requested) -> CommandResult {
     let script = requested.values.get("script").unwrap_or_default().to_owned();
     let (state, name) = (Arc::clone(&requested.context.state), script.clone());
@@ -143,7 +140,6 @@ async fn retire(requested: Requested) -> CommandResult {
     requested.log("retire", retired.map(|retired| retired.describe(&script)))
 }
 
-/// Ends a request, and logs it.
 async fn end(requested: Requested) -> CommandResult {
     let id = requested.values.get("id").unwrap_or_default();
     let ended = Operator::new(&requested.context.state).end(id).await;
@@ -151,7 +147,6 @@ async fn end(requested: Requested) -> CommandResult {
 }
 
 impl Requested {
-    /// Logs what an action has done, or why it has not.
     fn log(&self, name: &str, result: Result<String, OrderError>) -> CommandResult {
         match result {
             Ok(text) => {

@@ -27,7 +27,6 @@ const FIELDS: [(HeaderName, &str); 6] = [
 /// How long a browser keeps style sheet and script.
 const FILES_KEPT: &str = "private, max-age=300";
 
-/// A page in its frame.
 pub(super) fn html(ask: &Ask, frame: &Frame<'_>, report: &dyn Report) -> Response<ResponseBody> {
     let token = ask.context.state.visitors.token_of(&ask.visitor);
     let buttons = Buttons {
@@ -49,7 +48,6 @@ pub(super) fn json(report: &dyn Report) -> Result<Response<ResponseBody>, Fault>
     Ok(new("application/json", text.into()))
 }
 
-/// A file of the pages.
 pub(super) fn file(content_type: &'static str, text: &'static str) -> Response<ResponseBody> {
     let mut response = new(content_type, Bytes::from_static(text.as_bytes()));
     let kept = HeaderValue::from_static(FILES_KEPT);
@@ -57,12 +55,10 @@ pub(super) fn file(content_type: &'static str, text: &'static str) -> Response<R
     response
 }
 
-/// A response with this body.
 pub(super) fn new(content_type: &'static str, body: Bytes) -> Response<ResponseBody> {
     with_body(content_type, ResponseBody::Whole(body.into()))
 }
 
-/// A response with this body.
 pub(super) fn with_body(content_type: &'static str, body: ResponseBody) -> Response<ResponseBody> {
     let mut response = Response::new(body);
     let fields = response.headers_mut();

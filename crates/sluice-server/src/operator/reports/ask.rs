@@ -18,7 +18,6 @@ use crate::operator::reports::visitor::Visitor;
 /// How often a stream looks whether its configuration was replaced.
 const BASIS_CHECKED: Duration = Duration::from_secs(1);
 
-/// A request for a report or an action.
 pub(crate) struct Ask {
     /// The path below that of the route; empty for the first page.
     pub name: String,
@@ -30,7 +29,6 @@ pub(crate) struct Ask {
     pub client: IpAddr,
     pub visitor: Visitor,
     pub extent: Extent,
-    /// The host that the request names.
     pub server: String,
     pub body: RequestBody,
     pub config: Rc<HeldConfig>,
@@ -40,7 +38,6 @@ pub(crate) struct Ask {
 /// The part of the reports that a visitor may have.
 #[derive(Clone, Debug)]
 pub(crate) enum Extent {
-    /// Every page, and actions.
     Everything,
     /// Pages that show neither requests nor clients nor logs, and no action. The place of the access rules.
     Totals(Box<str>),
@@ -54,7 +51,6 @@ pub(crate) struct Basis {
 }
 
 impl Basis {
-    /// The basis of a request.
     pub(crate) fn of(ask: &Ask) -> Basis {
         Basis {
             context: Rc::clone(&ask.context),
@@ -67,7 +63,6 @@ impl Basis {
         !self.site.ptr_eq(&Arc::downgrade(self.context.config().site(0)))
     }
 
-    /// Waits until it was replaced.
     pub(crate) async fn replaced(&self) {
         let mut ticks = interval(BASIS_CHECKED);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -77,7 +72,6 @@ impl Basis {
     }
 }
 
-/// How a report is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notation {
     Html,
@@ -144,7 +138,6 @@ impl Values {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Names and values, in their order.
     pub(crate) fn into_pairs(self) -> Vec<(String, String)> {
         self.0
     }

@@ -23,7 +23,6 @@ use crate::operator::reports::answer;
 /// The interval of comments on a silent stream.
 const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The sending side of a stream.
 #[derive(Clone, Default)]
 pub(crate) struct Events(Rc<RefCell<VecDeque<Bytes>>>);
 
@@ -61,12 +60,9 @@ impl Events {
     }
 }
 
-/// The kind of stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Server-sent events.
     Events,
-    /// Plain text, in which there are no comments.
     Text,
 }
 

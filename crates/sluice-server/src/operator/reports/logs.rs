@@ -27,7 +27,6 @@ const SERVER: &str = "server";
 /// Held while the end of a log is read.
 static READING: Mutex<()> = Mutex::new(());
 
-/// A log that can be shown.
 struct Shown {
     name: LogName,
     source: Arc<LogSource>,

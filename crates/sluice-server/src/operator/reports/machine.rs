@@ -75,7 +75,6 @@ fn machine(rating: Option<&Path>) -> Machine {
     }
 }
 
-/// The server process.
 pub(super) fn process() -> ServerProcess {
     ServerProcess {
         // The directory itself is open while it is read.

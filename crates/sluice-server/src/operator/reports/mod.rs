@@ -63,7 +63,6 @@ static PAGES: &[&Page] = &[
 
 const READ: &[Method] = &[Method::GET, Method::HEAD];
 
-/// The methods of the page with the actions.
 const ACT: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
 
 /// The response to a request for a report, or for an action.
@@ -123,7 +122,6 @@ fn check_extent(ask: &Ask) -> Result<(), Fault> {
     }
 }
 
-/// Whether the content is wanted again and again.
 fn is_live(ask: &Ask) -> bool {
     ask.value("live").is_some() && ask.method == Method::GET
 }
@@ -137,7 +135,6 @@ fn wanted(ask: &Ask) -> Wanted {
     }
 }
 
-/// The frame of a page.
 fn frame<'a>(page: &Page, ask: &'a Ask) -> Frame<'a> {
     Frame {
         page: page.link,

@@ -14,7 +14,6 @@ use crate::context::Context;
 use crate::operator::reports::ask::{Ask, Extent, Values};
 use crate::operator::reports::visitor::Visitor;
 
-/// A page.
 pub(crate) struct Page {
     /// The name in the URL, and the title.
     pub link: Link,
@@ -22,7 +21,6 @@ pub(crate) struct Page {
     pub content: Content,
 }
 
-/// The subject of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// The server as a whole: counters, settings, files in the cache.
@@ -32,7 +30,6 @@ pub(crate) enum Subject {
 }
 
 impl Page {
-    /// Whether a visitor may have it.
     pub(crate) fn is_for(&self, extent: &Extent) -> bool {
         match extent {
             Extent::Everything => true,
@@ -41,7 +38,6 @@ impl Page {
     }
 }
 
-/// The content of a page.
 pub(crate) enum Content {
     /// A value, as HTML and as JSON.
     Value(fn(&Wanted) -> Collected),
@@ -56,7 +52,6 @@ pub(crate) enum Content {
 /// The value of a page, which may take time: threads and other workers are asked.
 pub(crate) type Collected = Pin<Box<dyn Future<Output = Result<Box<dyn Report>, Fault>>>>;
 
-/// A response that may take time.
 pub(crate) type PageResponse = Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Fault>>>>;
 
 /// The part of a request that its page uses. A live page keeps it, so no configuration is part of it.

@@ -16,7 +16,6 @@ const LIVE_MAX: usize = 64;
 /// Makes the input different from that of other MACs.
 const PURPOSE: &[u8] = b"sluice report action\0";
 
-/// A visitor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Visitor {
     User(Box<str>),
@@ -53,7 +52,6 @@ impl Visitors {
         })
     }
 
-    /// The token of a visitor.
     pub(super) fn token_of(&self, visitor: &Visitor) -> String {
         let tag = hmac::sign(&self.token_key, &input(visitor));
         let mut text = String::with_capacity(2 * tag.as_ref().len());

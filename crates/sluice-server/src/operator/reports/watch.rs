@@ -26,7 +26,6 @@ use crate::operator::reports::page::{Collected, Content, Page, PageResponse, Sub
 use crate::operator::reports::{answer, origin};
 use crate::watch_log::WatchLog;
 
-/// The page.
 pub(super) static PAGE: Page = Page {
     link: Link {
         name: "watch",
@@ -141,7 +140,6 @@ fn refused(status: StatusCode, message: &str) -> Response<ResponseBody> {
     response
 }
 
-/// A watch whose events are sent.
 struct Shown {
     watch: Watch,
     log: WatchLog,

@@ -56,13 +56,11 @@ impl<'s> ServedPath<'s> {
     }
 }
 
-/// A path below a directory of files.
 #[derive(Clone, Copy)]
 struct AskedPath<'a> {
     asked: &'a RouteQuestion<'a>,
     /// The target as the client knows it.
     original: &'a Target,
-    /// After rewriting.
     target: &'a Target,
     fallback: FallbackUse,
 }
@@ -83,7 +81,6 @@ impl AskedPath<'_> {
     }
 }
 
-/// Decides about a path that leads to a directory of files.
 pub(super) fn decide<'s>(
     site: &'s Site,
     asked: &RouteQuestion<'_>,

@@ -20,7 +20,6 @@ use crate::serve::decide::{Answer, Decision, EarlierPath, PathOrigin, Restart};
 pub(super) struct Unserved<'s> {
     pub decision: Decision<'s>,
     pub route: &'s Route,
-    /// The target before rewriting.
     pub target: Target,
 }
 
@@ -28,7 +27,6 @@ pub(super) struct Unserved<'s> {
 pub(super) struct Candidates<'s> {
     route: &'s Route,
     left: std::slice::Iter<'s, Fallback>,
-    /// The target before rewriting.
     target: Target,
     /// The target of which the route's pattern captured a part.
     resolved: Target,
@@ -77,7 +75,6 @@ pub(super) fn leads_to_nothing(answer: &Result<Answer, Fault>) -> bool {
     )
 }
 
-/// Whether files answer a method.
 pub(super) fn is_read(method: &Method) -> bool {
     [Method::GET, Method::HEAD].contains(method)
 }

@@ -13,7 +13,6 @@ use crate::dispatch::resolve::Resolved;
 use crate::serve::decide::directory::ServedPath;
 use crate::serve::decide::{Answer, Decision, FileTerms, RouteQuestion};
 
-/// The decision of a request while it waits.
 pub(crate) struct HeldDecision {
     adjustments: Adjustments,
     answer: HeldAnswer,
@@ -32,12 +31,10 @@ pub(crate) enum HeldUp {
     Left(Share, HeldFile),
 }
 
-/// The place of a file below a directory of the site.
 #[derive(Clone)]
 pub(crate) struct HeldFile {
     /// The number of the route that sends the file. `None` for the root of the site.
     route: Option<usize>,
-    /// The path below the directory.
     relative: String,
     terms: FileTerms,
 }

@@ -51,7 +51,6 @@ pub(crate) fn list(
     }
 }
 
-/// A site as one client sees it.
 struct View<'a> {
     site: &'a Site,
     attributes: RequestAttributes<'a>,

@@ -16,7 +16,6 @@ pub(super) struct Claims<'q> {
     config: &'q Config,
     /// The user, whose password is taken as right.
     user: Option<&'q str>,
-    /// The subject of the certificate.
     subject: Option<&'q str>,
 }
 
@@ -61,7 +60,6 @@ impl<'q> Claims<'q> {
         }
     }
 
-    /// The user whom the proxy or the certificate names.
     fn named_user(&self, identity: &Identity, access: &AccessSettings, notes: &mut Vec<String>) -> KnownUser {
         let source = &access.source;
         let by_certificate = || name_of_subject(identity.subject.as_deref().filter(|_| source.certificate_user)?);
