@@ -17,10 +17,8 @@ const STEPS: usize = 1 << STEP_BITS;
 /// The last doubling: times from 2^32 microseconds (71 minutes) on are counted in its last bucket.
 const DOUBLINGS: usize = 32 - STEP_BITS as usize;
 
-/// The number of buckets.
 pub const BUCKETS: usize = STEPS + DOUBLINGS * STEPS;
 
-/// The percentiles that reports show.
 const PERCENTILES: [f64; 4] = [50.0, 90.0, 99.0, 99.9];
 
 /// A time in microseconds; the greatest number if it is longer.
@@ -55,9 +53,7 @@ fn least_micros(bucket: usize) -> u64 {
 /// How long something took, in many cases.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// How many cases.
     pub count: u64,
-    /// The sum of their times.
     pub sum_seconds: f64,
     /// The percentiles: half of the cases took no longer than the 50th percentile.
     pub percentiles: Vec<Percentile>,
@@ -65,7 +61,6 @@ pub struct Times {
     pub buckets: Vec<Bucket>,
 }
 
-/// A percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentile {
     /// The percentage of all cases …
@@ -77,11 +72,9 @@ pub struct Percentile {
 /// The cases of some time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// The number of the bucket on the scale.
     pub bucket: usize,
     /// The upper bound: the cases took less than this.
     pub below_seconds: f64,
-    /// How many.
     pub count: u64,
 }
 
@@ -130,7 +123,6 @@ impl Times {
         self.buckets.last().map_or(0.0, |bucket| bucket.below_seconds)
     }
 
-    /// The average. 0 without a case.
     #[must_use]
     pub fn average(&self) -> f64 {
         #[allow(clippy::cast_precision_loss)]
@@ -138,7 +130,6 @@ impl Times {
         self.sum_seconds / count
     }
 
-    /// The cases since an earlier state.
     #[must_use]
     pub fn since(&self, earlier: &Times) -> Times {
         let mut counts = [0; BUCKETS];
