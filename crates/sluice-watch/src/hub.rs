@@ -14,12 +14,6 @@ use crate::spec::Spec;
 use crate::tracer::{Inner, LateJoin, Tracer};
 use crate::watch::{Queue, Watch, Watcher};
 
-/// Watches at once at most.
-const WATCHES_MAX: usize = 16;
-
-/// Watches of pages at once at most. The others are reserved for the control socket, whatever browsers do.
-const PAGE_WATCHES_MAX: usize = 12;
-
 /// From this number on, tracers that wait for the tick are removed earlier if they have ended.
 const WAITING_CHECKED: usize = 1024;
 
@@ -55,10 +49,15 @@ pub enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refused::All => write!(f, "{WATCHES_MAX} watches are active already: end one of them first"),
+            Refused::All => write!(
+                f,
+                "{} watches are active already: end one of them first",
+                Hub::WATCHES_MAX
+            ),
             Refused::OfPages => write!(
                 f,
-                "{PAGE_WATCHES_MAX} watches of pages are active already: end one of them first, or use sluice watch"
+                "{} watches of pages are active already: end one of them first, or use sluice watch",
+                Hub::PAGE_WATCHES_MAX
             ),
         }
     }
@@ -68,10 +67,10 @@ impl std::error::Error for Refused {}
 
 impl Hub {
     /// Watches at once at most.
-    pub const WATCHES_MAX: usize = WATCHES_MAX;
+    pub const WATCHES_MAX: usize = 16;
 
-    /// Watches of pages at once at most.
-    pub const PAGE_WATCHES_MAX: usize = PAGE_WATCHES_MAX;
+    /// Watches of pages at once at most. The others are reserved for the control socket, whatever browsers do.
+    pub const PAGE_WATCHES_MAX: usize = 12;
 
     /// A hub without watches.
     #[must_use]
@@ -106,8 +105,8 @@ impl Hub {
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         let of_pages = watches.list.iter().filter(|queue| queue.watcher == Watcher::Page);
         match watcher {
-            Watcher::Page if of_pages.count() >= PAGE_WATCHES_MAX => return Err(Refused::OfPages),
-            _ if watches.list.len() >= WATCHES_MAX => return Err(Refused::All),
+            Watcher::Page if of_pages.count() >= Hub::PAGE_WATCHES_MAX => return Err(Refused::OfPages),
+            _ if watches.list.len() >= Hub::WATCHES_MAX => return Err(Refused::All),
             _ => {}
         }
         let queue = Arc::new(Queue::new(spec, watches.changes + 1, watcher));
