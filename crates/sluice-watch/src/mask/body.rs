@@ -4,7 +4,7 @@
 //! first bytes: `curl -d` sends anything as a form.
 
 use crate::mask::json::JsonMask;
-use crate::mask::masks::{Masks, NAME_BYTES_MAX, mask_as_in};
+use crate::mask::masks::{Masks, NAME_BYTES_MAX, extend, mask_as_in};
 use crate::mask::pairs::PairMask;
 use crate::mask::parts::PartsMask;
 use crate::mask::xml::XmlMask;
@@ -200,8 +200,7 @@ impl FormMask {
     fn add_to_name(&mut self, bytes: &[u8]) -> usize {
         let is_end = |byte: &u8| matches!(*byte, b'=' | b'&' | b'\r' | b'\n' | b';');
         let length = bytes.iter().position(is_end).unwrap_or(bytes.len());
-        let room = NAME_BYTES_MAX - self.name.len();
-        self.name.extend_from_slice(&bytes[..length.min(room)]);
+        extend(&mut self.name, &bytes[..length], NAME_BYTES_MAX);
         length
     }
 }

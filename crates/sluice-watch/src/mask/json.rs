@@ -2,7 +2,7 @@
 //!
 //! The text need not be valid; what a mask does not understand it shows, except in a secret.
 
-use crate::mask::masks::{Masks, NAME_BYTES_MAX, mask_bytes};
+use crate::mask::masks::{Masks, NAME_BYTES_MAX, extend, mask_bytes};
 
 /// The mask of a JSON text.
 #[derive(Clone, Debug)]
@@ -71,8 +71,8 @@ impl JsonMask {
             (InString::Plain, b'\\') => self.string = Some(InString::Escaped),
             _ => self.string = Some(InString::Plain),
         }
-        if !is_secret && self.name.len() < NAME_BYTES_MAX {
-            self.name.push(byte);
+        if !is_secret {
+            extend(&mut self.name, &[byte], NAME_BYTES_MAX);
         }
         is_secret
     }

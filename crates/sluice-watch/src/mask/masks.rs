@@ -327,30 +327,13 @@ fn plain(name: &[u8]) -> String {
 
 /// The bytes that are percent-encoded (RFC 3986 §2.1).
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
-    let Some(first) = memchr::memchr(b'%', text) else {
-        return Cow::Borrowed(text);
-    };
-    let mut bytes = Vec::with_capacity(text.len());
-    bytes.extend_from_slice(&text[..first]);
-    let mut rest = &text[first..];
-    while let [first, after @ ..] = rest {
-        rest = after;
-        match (first, after) {
-            (b'%', [high, low, after @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
-                bytes.push(digit(*high) << 4 | digit(*low));
-                rest = after;
-            }
-            _ => bytes.push(*first),
-        }
-    }
-    Cow::Owned(bytes)
+    percent_encoding::percent_decode(text).into()
 }
 
-fn digit(byte: u8) -> u8 {
-    match byte {
-        b'0'..=b'9' => byte - b'0',
-        _ => (byte | 0x20) - b'a' + 10,
-    }
+/// Adds bytes to a name or line that is compared, up to a length.
+pub(super) fn extend(name: &mut Vec<u8>, bytes: &[u8], bytes_max: usize) {
+    let room = bytes_max.saturating_sub(name.len());
+    name.extend_from_slice(&bytes[..bytes.len().min(room)]);
 }
 
 /// Masks the bytes that another mask has masked in a copy. In a loop without branches, which the compiler turns into one over many bytes at once.

@@ -1,6 +1,6 @@
 //! The secrets in a form of parts (`multipart/form-data`, RFC 7578): the bodies of parts in whose head a secret name stands.
 
-use crate::mask::masks::Masks;
+use crate::mask::masks::{Masks, extend};
 
 /// Bytes of a line of a part's head that are compared. A longer one is taken for a secret's.
 const LINE_BYTES_MAX: usize = 1024;
@@ -74,17 +74,9 @@ impl PartsMask {
                     self.is_secret = false;
                     self.state = State::Head;
                 }
-                State::Delimiter => {
-                    if self.line.len() < BOUNDARY_BYTES_MAX {
-                        self.line.push(byte);
-                    }
-                }
+                State::Delimiter => extend(&mut self.line, &[byte], BOUNDARY_BYTES_MAX),
                 State::Head if byte == b'\n' => self.end_line(),
-                State::Head => {
-                    if self.line.len() < LINE_BYTES_MAX {
-                        self.line.push(byte);
-                    }
-                }
+                State::Head => extend(&mut self.line, &[byte], LINE_BYTES_MAX),
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Names are compared without their prefix. Within a secret everything is masked up to its end tag, which is masked too.
 
-use crate::mask::masks::{Masks, NAME_BYTES_MAX, mask_bytes};
+use crate::mask::masks::{Masks, NAME_BYTES_MAX, extend, mask_bytes};
 
 /// The mask of an XML text, which need not be valid.
 #[derive(Clone, Debug)]
@@ -59,17 +59,15 @@ impl XmlMask {
                 (State::Name, false)
             }
             State::Text => {
-                if let Some(named) = self.named.as_mut().filter(|named| named.len() < NAME_BYTES_MAX) {
-                    named.push(byte);
+                if let Some(named) = &mut self.named {
+                    extend(named, &[byte], NAME_BYTES_MAX);
                 }
                 (State::Text, false)
             }
             State::Name | State::Tag { .. } if byte == b'>' => (self.after_tag(), false),
             State::Name if byte.is_ascii_whitespace() => (State::Tag { is_empty: false }, false),
             State::Name => {
-                if self.name.len() < NAME_BYTES_MAX {
-                    self.name.push(byte);
-                }
+                extend(&mut self.name, &[byte], NAME_BYTES_MAX);
                 (State::Name, false)
             }
             State::Tag { .. } => {
