@@ -55,7 +55,6 @@ impl Allowance {
         done
     }
 
-    /// Charges bytes that are scanned now.
     fn charge(&self, bytes: usize, now: Instant) {
         self.regain(now);
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -84,7 +83,6 @@ impl Allowance {
     }
 }
 
-/// The bytes that are charged for work that took so long.
 fn charged(bytes: usize, took: Duration) -> usize {
     let most = bytes as u128 * CHARGED_MAX;
     let by_time = (took.as_nanos() / NANOS_PER_BYTE).min(most);

@@ -11,7 +11,7 @@ use crate::allowance::Allowance;
 use crate::filter::{FilterMatch, TracedAttributes, TracedRequest};
 use crate::mask::Masks;
 use crate::spec::Spec;
-use crate::tracer::{Inner, LateJoin, Tracer};
+use crate::tracer::{Inner, Tracer};
 use crate::watch::{Queue, Watch, Watcher};
 
 /// From this number on, tracers that wait for the tick are removed earlier if they have ended.
@@ -23,9 +23,7 @@ pub struct Hub {
     /// 0 while there is no watch; otherwise another number whenever a watch comes or goes.
     generation: AtomicU64,
     watches: Mutex<Watches>,
-    /// Bytes of the rings of all requests.
     pub(crate) ring_bytes: Arc<AtomicUsize>,
-    /// Connections and exchanges that were watched.
     tracers: AtomicU64,
     /// The masks of secrets.
     masks: Mutex<Masks>,
@@ -169,7 +167,6 @@ pub struct WorkerHub {
     waiting: RefCell<Vec<Weak<Inner>>>,
     /// Bytes that the worker scans for watches.
     allowance: Rc<Allowance>,
-    /// Bytes of events that it shows to pages.
     shown: Allowance,
 }
 
@@ -198,7 +195,6 @@ impl WorkerHub {
         &self.hub
     }
 
-    /// The bytes that the worker may scan for watches.
     pub(crate) fn allowance(&self) -> &Rc<Allowance> {
         &self.allowance
     }
@@ -297,12 +293,7 @@ impl WorkerHub {
             return false;
         }
         let depends_on_time = candidates.iter().any(|queue| queue.spec.depends_on_time());
-        let late = LateJoin {
-            worker: self,
-            began,
-            attributes,
-        };
-        tracer.join_late(late, candidates, summary);
+        tracer.join_late(self, began, attributes, candidates, summary);
         if depends_on_time {
             self.wait(tracer);
         }
@@ -333,7 +324,6 @@ impl WorkerHub {
         tracer
     }
 
-    /// Has the passing of time decide about a tracer.
     fn wait(&self, tracer: &Tracer) {
         let mut waiting = self.waiting.borrow_mut();
         // Most requests are over before the next tick.

@@ -16,7 +16,6 @@ use crate::item::Item;
 /// Columns before the text.
 const INDENT: usize = 49;
 
-/// Bytes in a row of a hex dump.
 const ROW_BYTES: usize = 16;
 
 /// Columns of such a row: the offset, the digits, the text.
@@ -95,7 +94,6 @@ pub fn hex_dump(bytes: &[u8]) -> String {
     text
 }
 
-/// A line whose control characters are written as escapes.
 pub(crate) struct Escaped<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Escaped<'_> {

@@ -166,7 +166,6 @@ pub(crate) struct HiddenSecrets {
 }
 
 impl HiddenSecrets {
-    /// Adds secrets.
     pub(crate) fn add(&mut self, secrets: &Secrets) {
         self.secrets = self.secrets.and(secrets.0.list.iter().map(|secret| &**secret));
         for (_, _, mask) in &mut self.masks {
@@ -174,7 +173,6 @@ impl HiddenSecrets {
         }
     }
 
-    /// Masks the content of an event.
     pub(crate) fn mask(&mut self, item: Item, content: &mut Content) {
         if self.secrets.0.list.is_empty() {
             return;

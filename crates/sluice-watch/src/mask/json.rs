@@ -4,7 +4,6 @@
 
 use crate::mask::masks::{Masks, NAME_BYTES_MAX, extend, mask_bytes};
 
-/// The mask of a JSON text.
 #[derive(Clone, Debug)]
 pub(super) struct JsonMask {
     masks: Masks,
@@ -23,14 +22,11 @@ enum InString {
     Escaped,
 }
 
-/// The secret value that is being masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
-    /// There is no secret value.
     None,
     /// The value begins with the next byte that is not white space.
     Awaited,
-    /// A string.
     Text,
     /// A number, or a word.
     Literal,

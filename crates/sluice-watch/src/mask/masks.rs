@@ -55,7 +55,6 @@ impl Words {
         }
     }
 
-    /// Whether one of the words is in the letters and digits of a name.
     fn are_in(&self, name: &[u8]) -> bool {
         name.len() >= self.bytes_min && self.search.is_match(name)
     }
@@ -265,7 +264,6 @@ pub(super) const NAME_BYTES: [bool; 256] = {
     table
 };
 
-/// The punctuation in names.
 const NAME_PUNCTUATION: &str = "_-.%+[]*~$!()";
 
 const fn is_in(text: &str, byte: u8) -> bool {

@@ -8,7 +8,6 @@ const LINE_BYTES_MAX: usize = 1024;
 /// Bytes of a boundary at most: RFC 2046 §5.1.1 allows 70.
 const BOUNDARY_BYTES_MAX: usize = 200;
 
-/// The beginning of every delimiter.
 const DASHES: &[u8] = b"--";
 
 /// The mask of a body of parts. The boundary that its type names is not used: any line with two dashes may begin a part, and a secret ends where the line
@@ -28,13 +27,11 @@ pub(super) struct PartsMask {
 enum State {
     /// In the body of a part, or before the first one. So many bytes of this line are those of the delimiter; `None` if it is another line.
     Body(Option<usize>),
-    /// In the line of a delimiter.
     Delimiter,
     Head,
 }
 
 impl PartsMask {
-    /// The mask of a body.
     pub(super) fn new(masks: &Masks) -> PartsMask {
         PartsMask {
             masks: masks.clone(),

@@ -20,7 +20,6 @@ pub(super) struct XmlMask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Text,
-    /// In the name of a tag.
     Name,
     /// Behind the name of a tag; whether the last byte was a slash, so that the element is empty.
     Tag {
@@ -28,7 +27,6 @@ enum State {
     },
     /// In a secret. So many bytes of its end tag, `</name`, were seen.
     Secret(usize),
-    /// In the end tag of a secret.
     SecretEnd,
 }
 

@@ -99,7 +99,6 @@ impl Tracer {
 }
 
 impl Inner {
-    /// Does work for so many bytes.
     fn scan(&self, bytes: usize, work: impl FnOnce()) {
         self.scanned.set(self.scanned.get().saturating_add(bytes));
         self.allowance.scan(bytes, work);
