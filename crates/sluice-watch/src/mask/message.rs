@@ -53,6 +53,13 @@ impl HeadMask {
     }
 }
 
+/// A mask at the begin of a message, of what is usually secret.
+impl Default for HeadMask {
+    fn default() -> HeadMask {
+        HeadMask::of(&Masks::default())
+    }
+}
+
 /// The masks of the bodies of one message after the other.
 #[derive(Clone, Debug)]
 struct Bodies {
@@ -210,7 +217,7 @@ mod tests {
     fn values_are_masked_wherever_the_chunks_end() {
         for size in 1..HEAD.len() {
             let mut bytes = HEAD.as_bytes().to_vec();
-            let mut mask = HeadMask::of(&Masks::default());
+            let mut mask = HeadMask::default();
             bytes.chunks_mut(size).for_each(|chunk| mask.apply(chunk));
             assert_eq!(String::from_utf8(bytes).unwrap(), MASKED, "chunks of {size}");
         }
@@ -239,7 +246,7 @@ mod tests {
         let whole = messages.concat();
         for size in 1..whole.len() {
             let mut bytes = whole.as_bytes().to_vec();
-            let mut mask = HeadMask::of(&Masks::default());
+            let mut mask = HeadMask::default();
             bytes.chunks_mut(size).for_each(|chunk| mask.apply(chunk));
             let shown = String::from_utf8(bytes).unwrap();
             assert!(!shown.contains("s3c"), "chunks of {size}: {shown}");
@@ -275,7 +282,7 @@ mod tests {
                 let text = head + &(0..40).map(|_| next()).collect::<String>();
                 let masked = |size: usize| {
                     let mut bytes = text.as_bytes().to_vec();
-                    let mut mask = HeadMask::of(&Masks::default());
+                    let mut mask = HeadMask::default();
                     bytes.chunks_mut(size).for_each(|chunk| mask.apply(chunk));
                     String::from_utf8_lossy(&bytes).into_owned()
                 };

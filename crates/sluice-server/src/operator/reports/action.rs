@@ -13,27 +13,19 @@ use http::Response;
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault, Forbidden};
 use sluice_pages::action::{Actions, Done, Offered};
-use sluice_pages::frame::Link;
 use sluice_report::command::{Command, CommandResult};
 
 use crate::commands;
 use crate::context::Context;
 use crate::operator::reports::ask::{Ask, Notation, Values};
-use crate::operator::reports::page::{Collected, Content, Page, Subject, Wanted, ready};
-use crate::operator::reports::{PAGES, answer, frame, origin};
+use crate::operator::reports::page::{Collected, Content, Page, Subject, Wanted, page, ready};
+use crate::operator::reports::{answer, frame, origin, page_of};
 use crate::operator::{Operator, OrderError, ended_text};
+
+pub(super) const PAGE: Page = page("action", "Actions", Subject::Requests, Content::Value(collect));
 
 /// The bytes of the body of an action at most.
 const BODY_BYTES_MAX: usize = 16 << 10;
-
-pub(super) static PAGE: Page = Page {
-    link: Link {
-        name: "action",
-        title: "Actions",
-    },
-    subject: Subject::Requests,
-    content: Content::Value(collect),
-};
 
 pub(super) struct Action {
     pub about: Offered,
@@ -201,10 +193,7 @@ pub(super) async fn carry_out(mut ask: Ask, notation: Notation) -> Result<Respon
         ClientFault::NotFound(absent)
     })?;
     let page = values.get("page").unwrap_or_default();
-    let page = PAGES
-        .iter()
-        .find(|known| known.link.name == page)
-        .map_or("", |page| page.link.name);
+    let page = page_of(page).map_or("", |page| page.link.name);
     let requested = Requested {
         context: Rc::clone(&ask.context),
         by: ask.by(),

@@ -5,14 +5,13 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_pages::frame::Link;
 use sluice_report::machine::{
     Engine, Hardware, Library, Machine, Program, ServerProcess, System, distribution, limits, processor_seconds,
 };
 use sluice_script::program::engine::missing_engines;
 use sluice_settings::EngineSettings;
 
-use crate::operator::reports::page::{Collected, Content, Page, Subject, Wanted, later};
+use crate::operator::reports::page::{Collected, Wanted, later};
 
 /// The libraries that matter for faults and measurements; the build script finds their versions.
 const LIBRARIES: [Library; 4] = [
@@ -38,16 +37,7 @@ const LIBRARIES: [Library; 4] = [
     },
 ];
 
-pub(super) static PAGE: Page = Page {
-    link: Link {
-        name: "environment",
-        title: "Environment",
-    },
-    subject: Subject::Totals,
-    content: Content::Value(collect),
-};
-
-fn collect(wanted: &Wanted) -> Collected {
+pub(super) fn collect(wanted: &Wanted) -> Collected {
     let state = Arc::clone(&wanted.context.state);
     later(move || machine(state.described.rating_file.get().map(PathBuf::as_path)))
 }

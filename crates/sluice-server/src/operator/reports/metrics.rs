@@ -4,24 +4,14 @@ use http::Response;
 use http::header::ACCEPT;
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
-use sluice_pages::frame::Link;
 use sluice_pages::metrics::{self, CONTENT_TYPE, Measured};
 use sluice_pages::prometheus;
 
 use crate::operator::reports::ask::Ask;
-use crate::operator::reports::page::{Content, Page, PageResponse, Subject};
+use crate::operator::reports::page::PageResponse;
 use crate::operator::reports::{answer, machine};
 
-pub(super) static PAGE: Page = Page {
-    link: Link {
-        name: "metrics",
-        title: "",
-    },
-    subject: Subject::Totals,
-    content: Content::Own(respond),
-};
-
-fn respond(ask: Ask) -> PageResponse {
+pub(super) fn respond(ask: Ask) -> PageResponse {
     Box::pin(async move {
         let state = std::sync::Arc::clone(&ask.context.state);
         let is_older = wants_older_format(&ask);

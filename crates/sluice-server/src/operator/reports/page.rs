@@ -21,6 +21,12 @@ pub(crate) struct Page {
     pub content: Content,
 }
 
+/// A page, as a line of the table.
+pub(crate) const fn page(name: &'static str, title: &'static str, subject: Subject, content: Content) -> Page {
+    let link = Link { name, title };
+    Page { link, subject, content }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// The server as a whole: counters, settings, files in the cache.
@@ -45,7 +51,7 @@ pub(crate) enum Content {
     Live(fn(&Wanted) -> Collected),
     /// A value that the script fetches again every 20 seconds: for long pages that change slowly.
     LiveSlowly(fn(&Wanted) -> Collected),
-    /// A response that the page makes itself. It is not in the navigation if its title is empty.
+    /// A response that the page makes itself.
     Own(fn(Ask) -> PageResponse),
 }
 

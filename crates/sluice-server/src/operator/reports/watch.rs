@@ -15,45 +15,15 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault, Forbidden};
-use sluice_pages::frame::Link;
 use sluice_pages::watch::{Asked, WatchGroup, WatchItem, WatchPage};
 use sluice_watch::{End, Event, Hub, Item, Items, Line, Notice, Record, Spec, Taken, Watch};
 
 use crate::context::Context;
 use crate::operator::reports::ask::{Ask, Basis, Values};
 use crate::operator::reports::event_stream::{Events, Kind, respond_with};
-use crate::operator::reports::page::{Collected, Content, Page, PageResponse, Subject, Wanted, ready};
+use crate::operator::reports::page::{Collected, PageResponse, Wanted, ready};
 use crate::operator::reports::{answer, origin};
 use crate::watch_log::WatchLog;
-
-pub(super) static PAGE: Page = Page {
-    link: Link {
-        name: "watch",
-        title: "Watch",
-    },
-    subject: Subject::Requests,
-    content: Content::Value(collect),
-};
-
-/// The events for the page's script.
-pub(super) static EVENTS: Page = Page {
-    link: Link {
-        name: "watch-events",
-        title: "",
-    },
-    subject: Subject::Requests,
-    content: Content::Own(events),
-};
-
-/// The events as plain text.
-pub(super) static TEXT: Page = Page {
-    link: Link {
-        name: "watch-text",
-        title: "",
-    },
-    subject: Subject::Requests,
-    content: Content::Own(text),
-};
 
 /// The mark of a response whose body is the events of a watch (an extension of it).
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +32,7 @@ pub(crate) struct CarriesWatch;
 /// Text of one server-sent event, or of one chunk of plain text, about.
 const CHUNK_BYTES: usize = 64 << 10;
 
-fn collect(wanted: &Wanted) -> Collected {
+pub(super) fn collect(wanted: &Wanted) -> Collected {
     let fields = wanted.values.clone().into_pairs();
     let is_start = !wanted.is_of_other_site && fields.iter().any(|(name, _)| name == "start");
     // A wrong list of items is reported when it is sent.
@@ -90,11 +60,11 @@ fn collect(wanted: &Wanted) -> Collected {
     })
 }
 
-fn events(ask: Ask) -> PageResponse {
+pub(super) fn events(ask: Ask) -> PageResponse {
     Box::pin(async move { begin(&ask, Kind::Events) })
 }
 
-fn text(ask: Ask) -> PageResponse {
+pub(super) fn text(ask: Ask) -> PageResponse {
     Box::pin(async move { begin(&ask, Kind::Text) })
 }
 
