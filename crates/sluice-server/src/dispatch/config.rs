@@ -104,9 +104,7 @@ impl Config {
     }
 
     /// Opens the logs, after everything else that may fail: a configuration that is not used must leave them as they are.
-    ///
-    /// # Errors
-    /// The administrator's: a log cannot be opened.
+    /// Errors of the administrator: a log cannot be opened.
     pub(crate) fn open_logs(&mut self, settings: &Settings, log: &Log) -> Result<(), OpenError> {
         self.logs = log.open(settings).map_err(|text| OpenError::new("", text))?;
         Ok(())
@@ -173,9 +171,7 @@ impl Config {
     }
 
     /// The number of the site for a host, and how it was chosen, for a question that may name no address.
-    ///
-    /// # Errors
-    /// The same as for `site_of_request`.
+    /// Errors: the same as for `site_of_request`.
     pub(crate) fn site_of_question(
         &self,
         host: &str,
@@ -199,9 +195,8 @@ impl Config {
     }
 
     /// The number of the site that serves a request for a host. `listener` is the number of the address.
-    ///
-    /// # Errors
-    /// The client's (421): the site is not served on this address, or the host is unknown and such hosts are refused.
+    /// Errors: the client's (421): the site is not served on this address, or the host is unknown and such hosts are
+    /// refused.
     pub(crate) fn site_of_request(&self, host: &str, listener: usize) -> Result<usize, Misdirected> {
         self.choose_site(host, listener).map(|(number, _)| number)
     }
@@ -216,9 +211,7 @@ impl Config {
 
     /// The number of the site that a redirect to https leads to. It may be served on other addresses than the one with the
     /// redirect, which shows nothing of it.
-    ///
-    /// # Errors
-    /// The client's (421): the host is unknown, and such hosts are refused.
+    /// Errors: the client's (421): the host is unknown, and such hosts are refused.
     pub(crate) fn site_of_redirect(&self, host: &str, listener: usize) -> Result<usize, Misdirected> {
         let (number, how) = self.names.choose(host, None).unwrap_or((0, HostMatch::Default));
         self.check_host(host, how, listener).map(|()| number)
@@ -237,9 +230,7 @@ impl Config {
     /// Checks that an absolute form is for this server, which is no proxy: the host is a name of a site, or of this machine, or its
     /// address. A site for any host does not count, because such requests are made to proxies, and those for other hosts by clients
     /// that look for an open one. `server` is the address of the server on this connection.
-    ///
-    /// # Errors
-    /// The client's (421): the host is another server's, or the scheme is not that of the web.
+    /// Errors: the client's (421): the host is another server's, or the scheme is not that of the web.
     pub(crate) fn check_absolute_form(&self, scheme: &Scheme, host: &str, server: IpAddr) -> Result<(), Misdirected> {
         if *scheme != Scheme::HTTP && *scheme != Scheme::HTTPS {
             return Err(Misdirected::OtherScheme(scheme.as_str().into()));

@@ -19,9 +19,7 @@ use crate::dispatch::route::Route;
 use crate::dispatch::site::Site;
 
 /// Finds the script for a path of `route`; `captured` is the part of the path that its pattern captured.
-///
-/// # Errors
-/// The client's fault: 404 if there is no such script. The script author's: 403 if it cannot be run.
+/// Errors: the client's fault: 404 if there is no such script. The script author's: 403 if it cannot be run.
 pub(crate) fn locate(
     site: &Site,
     route: &Route,

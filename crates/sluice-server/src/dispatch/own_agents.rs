@@ -13,9 +13,7 @@ pub(crate) struct OwnAgents(Vec<(AgentSettings, Arc<ScriptRoute>)>);
 
 impl OwnAgents {
     /// Finds the programs of the agents that the routes name.
-    ///
-    /// # Errors
-    /// One is not there: without it nobody could log in.
+    /// Errors: one is not there: without it nobody could log in.
     pub(crate) fn open(settings: &Settings) -> Result<OwnAgents, OpenError> {
         let mut agents = OwnAgents::default();
         for route in settings.sites.iter().flat_map(|site| &site.routes) {

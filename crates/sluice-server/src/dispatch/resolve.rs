@@ -122,9 +122,7 @@ impl Trace for () {
 
 impl Site {
     /// Resolves a decoded path. Without attributes, as outside a request, routes with conditions are skipped.
-    ///
-    /// # Errors
-    /// The client's fault: a route rewrites the path to an invalid one.
+    /// Errors: the client's fault: a route rewrites the path to an invalid one.
     pub(crate) fn resolve(
         &self,
         path: &str,
@@ -331,9 +329,7 @@ fn redirects_to(
 }
 
 /// The rewritten target. The query stays if the replacement has none.
-///
-/// # Errors
-/// The client's fault: what was captured makes an invalid path.
+/// Errors: the client's fault: what was captured makes an invalid path.
 pub(crate) fn rewrite(route: &Route, to: &Replacement, path: &str, query: Option<&str>) -> Result<Target, Fault> {
     let captures = route.pattern.captures(path).unwrap_or_default();
     let text = to.expand(&captures, query);

@@ -49,9 +49,7 @@ pub(crate) struct PendingAnswer {
 }
 
 /// Checks that the agents of all routes are scripts that can be asked.
-///
-/// # Errors
-/// The first one that is not: the administrator's.
+/// Errors: the first one that is not: the administrator's.
 pub(crate) fn check_agents(settings: &Settings, config: &Config) -> Result<(), OpenError> {
     for (site, settings) in config.sites().zip(&settings.sites) {
         for route in &settings.routes {
@@ -126,9 +124,7 @@ fn own_agent_script(request: &Request, agent: &AgentSettings) -> Result<ScriptTa
 
 impl PendingAnswer {
     /// Asks the agent, and notes the result in the request.
-    ///
-    /// # Errors
-    /// The agent's: it has failed, is silent, has said nothing, or has named an impossible user.
+    /// Errors of the agent: it has failed, is silent, has said nothing, or has named an impossible user.
     pub(crate) async fn ask(self, exchange: &Exchange, request: &mut Request) -> Result<(), Fault> {
         let site = Arc::clone(request.site());
         let answer = match &self.agent.program {

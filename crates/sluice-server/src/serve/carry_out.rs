@@ -37,10 +37,8 @@ const LOOKUPS_MAX: u16 = 4 * LOCAL_REDIRECTS_MAX;
 
 /// Decides what answers a request, lets the answer pass the gate, and makes the response unless that takes time. `answers` are those that a
 /// thread has noted, if the decision was left to one.
-///
-/// # Errors
-/// The thing that the request waits for; or the fault that the client gets instead: that of the decision or the gate, or the client's,
-/// because conditions and ranges of its request do not fit the file (412, 416).
+/// Errors: the thing that the request waits for; or the fault that the client gets instead: that of the decision or the gate, or the
+/// client's, because conditions and ranges of its request do not fit the file (412, 416).
 pub(crate) fn answer(
     gate: &Gate,
     exchange: &mut Exchange,
@@ -121,9 +119,7 @@ fn send_named(
 }
 
 /// Waits for the response. A request that waits at the gate goes on with its decision; a script's local redirects are decided on again.
-///
-/// # Errors
-/// Anybody's: the client's body, the script's reply, the server's threads.
+/// Errors: of the client's body, the script's reply, the server's threads.
 pub(crate) async fn wait_for(
     wait: Wait,
     gate: &Gate,

@@ -420,9 +420,7 @@ fn report(target: &Target, resolved: &Target, name: &str, access: &Access) -> Re
 
 /// The script that a path of the site leads to, for the server's own question to it (an authentication agent). Routes with conditions are
 /// skipped, and their changes do not count.
-///
-/// # Errors
-/// There is no such script (404), or it cannot be run.
+/// Errors: there is no such script (404), or it cannot be run.
 pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptTarget, Fault> {
     let target = Target::parse(path)?;
     let resolution = site.resolve(&target.path, None, None, &mut ())?;
@@ -447,9 +445,7 @@ pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptTarget, Faul
 
 impl FoundScript<'_> {
     /// The script as the answer for a target, after rewriting.
-    ///
-    /// # Errors
-    /// It does not exist (404), or cannot be run (403).
+    /// Errors: it does not exist (404), or cannot be run (403).
     fn answer(self, target: &Target, adjustments: &Adjustments) -> Result<Answer, Fault> {
         Ok(Answer::Script(Box::new(ScriptTarget {
             script: self.located?,

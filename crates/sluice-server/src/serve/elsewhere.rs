@@ -18,9 +18,7 @@ use crate::serve::request::Request;
 use crate::serve::waiting::{LeftLookup, Lookup};
 
 /// The answers of the file systems, and the use that they are for.
-///
-/// # Errors
-/// 503: there was none in time.
+/// Errors: 503: there was none in time.
 pub(crate) async fn answers(
     left: LeftLookup,
     exchange: &Exchange,

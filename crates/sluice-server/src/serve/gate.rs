@@ -34,9 +34,7 @@ pub(crate) enum Verdict<'a> {
 
 impl Verdict<'_> {
     /// The verdict where nobody can find out who the user is.
-    ///
-    /// # Errors
-    /// The fault that the client gets instead of the answer.
+    /// Errors: the fault that the client gets instead of the answer.
     pub(crate) fn into_result(self) -> Result<(), Fault> {
         match self {
             Verdict::Pass => Ok(()),
@@ -156,9 +154,7 @@ impl Passed {
 
 impl Gate {
     /// The gate of a server.
-    ///
-    /// # Errors
-    /// The system gives no random bytes.
+    /// Errors: the system gives no random bytes.
     pub(crate) fn new() -> Result<Gate, String> {
         Ok(Gate {
             control: Arc::new(AccessControl::new()?),
@@ -166,10 +162,9 @@ impl Gate {
     }
 
     /// Lets the answer of a decision pass.
-    ///
-    /// # Errors
-    /// The fault of the verdict, or of a limit on requests; the client's, if its body is too large; or the fault that the decision came to. Or
-    /// what must be waited for, a password that is verified or a queue: then the request holds the decision, which passes here again.
+    /// Errors: the fault of the verdict, or of a limit on requests; the client's, if its body is too large; or the fault that the decision
+    /// came to. Or what must be waited for, a password that is verified or a queue: then the request holds the decision, which passes here
+    /// again.
     pub(crate) fn pass(
         &self,
         exchange: &mut Exchange,
@@ -189,9 +184,7 @@ impl Gate {
     }
 
     /// Lets the answer of a request pass that has waited. Its file is looked up behind the gate, so that it is not open during another wait.
-    ///
-    /// # Errors
-    /// As those of [`Gate::pass`].
+    /// Errors: as those of [`Gate::pass`].
     pub(crate) fn pass_held(
         &self,
         exchange: &mut Exchange,
@@ -237,9 +230,7 @@ impl Gate {
     }
 
     /// Lets the file pass that a script names; what the routes changed for the script holds for the file too.
-    ///
-    /// # Errors
-    /// The fault of a check, or the script's: it named no such file.
+    /// Errors: the fault of a check, or the script's: it named no such file.
     pub(crate) fn pass_file(
         &self,
         exchange: &Exchange,

@@ -51,10 +51,9 @@ pub(crate) struct Request {
 
 impl Request {
     /// Reads the head of the client's request. The fields move to the request if there is no fault.
-    ///
-    /// # Errors
-    /// The client's: no usable host or target (400), a host that is not served on this address or at all (421), too many fields (431),
-    /// a body with another transfer coding than chunked (501), a tunnel is asked for (405), a malformed field of HTTP/2 (400).
+    /// Errors of the client: no usable host or target (400), a host that is not served on this address or at all (421), too many
+    /// fields (431), a body with another transfer coding than chunked (501), a tunnel is asked for (405), a malformed field of HTTP/2
+    /// (400).
     pub(crate) fn read(
         exchange: &Exchange,
         connection: &Rc<Connection>,
@@ -178,9 +177,7 @@ impl Request {
     }
 
     /// Applies the bounds that routes set on its body.
-    ///
-    /// # Errors
-    /// The client's: it announced a larger body (413).
+    /// Errors of the client: it announced a larger body (413).
     pub(crate) fn bound_body(&mut self, bounds: BodyBounds) -> Result<(), Fault> {
         match (&self.asked_for, &mut self.body) {
             (AskedFor::Target(_), Some(body)) => body.bound(bounds.within(&self.config.limits)),
@@ -190,9 +187,7 @@ impl Request {
     }
 
     /// Follows a script's local redirect: as if a client had asked for this target by GET, without a body (RFC 3875 §6.2.2).
-    ///
-    /// # Errors
-    /// The script's: the target is not valid.
+    /// Errors of the script: the target is not valid.
     pub(crate) fn redirect(&mut self, target: &str) -> Result<(), Fault> {
         let target = Target::parse(target).map_err(ScriptFault::BadLocalRedirect)?;
         self.asked_for = AskedFor::Target(target);
@@ -209,9 +204,7 @@ impl Request {
 }
 
 /// Chooses the site for a host, and has the worker remember what the text that names it leads to.
-///
-/// # Errors
-/// The client's: the host is not served on this address or at all (421).
+/// Errors of the client: the host is not served on this address or at all (421).
 fn choose_site(
     exchange: &Exchange,
     config: &Rc<HeldConfig>,

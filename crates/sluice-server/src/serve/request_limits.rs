@@ -25,9 +25,7 @@ pub(crate) struct Queued {
 }
 
 /// Counts a request of a client.
-///
-/// # Errors
-/// The client's (429): it has none left.
+/// Errors: the client's (429): it has none left.
 pub(crate) fn count(exchange: &mut Exchange, request: &Request, settings: &Arc<RateSettings>) -> Result<(), Fault> {
     let mut counted = exchange.limits.iter().flat_map(|limits| &limits.counted);
     if counted.any(|other| Arc::ptr_eq(other, settings)) {
@@ -60,9 +58,7 @@ pub(crate) fn count(exchange: &mut Exchange, request: &Request, settings: &Arc<R
 }
 
 /// Takes a permit of a throttle, or a place in its queue, which is the result.
-///
-/// # Errors
-/// The client's (503): the queue is full.
+/// Errors: the client's (503): the queue is full.
 pub(crate) fn enter(
     exchange: &mut Exchange,
     request: &Request,
@@ -106,9 +102,7 @@ pub(crate) fn enter(
 
 impl Queued {
     /// Waits for the permit, and gives it to the exchange.
-    ///
-    /// # Errors
-    /// The client's (503): it has waited for too long.
+    /// Errors: the client's (503): it has waited for too long.
     pub(crate) async fn wait(self, exchange: &mut Exchange) -> Result<(), Fault> {
         let Queued {
             settings,

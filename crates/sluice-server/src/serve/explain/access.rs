@@ -29,9 +29,7 @@ impl<'q> Claims<'q> {
     }
 
     /// Asks the gate for its verdict, and again with the user whom it needs, as `authorize` does. `notes` gets what is not known.
-    ///
-    /// # Errors
-    /// The fault that a client with these claims would get.
+    /// Errors: the fault that a client with these claims would get.
     pub(super) fn judge(
         &self,
         attributes: &RequestAttributes<'_>,
