@@ -25,6 +25,7 @@ use crate::dispatch::site::Site;
 use crate::dispatch::withheld::{self, withheld_files};
 
 /// The sites, limits and logs of a running server; replaced as a whole on reload.
+#[derive(Clone)]
 pub(crate) struct Config {
     sites: Vec<Arc<Site>>,
     names: SiteNames,
@@ -113,18 +114,9 @@ impl Config {
     /// The same configuration with an empty cache. `None` if it has no cache.
     pub(crate) fn with_empty_cache(&self) -> Option<Config> {
         Some(Config {
-            sites: self.sites.clone(),
-            names: self.names.clone(),
-            addresses: self.addresses.clone(),
-            unknown_hosts: self.unknown_hosts.clone(),
-            limits: self.limits,
-            proxies: self.proxies.clone(),
             cache: Some(self.cache.as_ref()?.empty_copy()),
-            limit_tables: Arc::clone(&self.limit_tables),
-            users: self.users.clone(),
-            agents: self.agents.clone(),
             notices: Vec::new(),
-            logs: self.logs.clone(),
+            ..self.clone()
         })
     }
 

@@ -366,18 +366,19 @@ impl<'s> Resolved<'s> {
     }
 
     pub(crate) fn index_scripts(&self) -> &'s [String] {
+        self.kind().map_or(&[], RouteKind::index_scripts)
+    }
+
+    fn kind(&self) -> Option<&'s RouteKind> {
         match self {
-            Resolved::Route(_, kind, _) => kind.index_scripts(),
-            Resolved::Root(_) | Resolved::Nowhere => &[],
+            Resolved::Route(_, kind, _) => Some(kind),
+            Resolved::Root(_) | Resolved::Nowhere => None,
         }
     }
 
     /// How the files of the directory are converted to lines, if they consist of records.
     pub(crate) fn records(&self) -> Option<&'s Records> {
-        match self {
-            Resolved::Route(_, kind, _) => kind.records(),
-            Resolved::Root(_) | Resolved::Nowhere => None,
-        }
+        self.kind()?.records()
     }
 }
 
@@ -425,10 +426,8 @@ impl Resolution<'_> {
 
     /// Whether the next routes are tried where the path leads to nothing.
     pub(crate) fn goes_on(&self) -> bool {
-        match &self.resolved {
-            Resolved::Route(_, kind, _) => kind.fallback().last() == Some(&Fallback::NextRoute),
-            Resolved::Root(_) | Resolved::Nowhere => false,
-        }
+        let kind = self.resolved.kind();
+        kind.is_some_and(|kind| kind.fallback().last() == Some(&Fallback::NextRoute))
     }
 
     /// The path that was resolved: the rewritten one, or else `asked`.

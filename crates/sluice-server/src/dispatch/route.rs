@@ -158,19 +158,13 @@ impl Route {
     /// Shares the processes of an earlier route of the site, if its engines and settings are the same.
     pub(crate) fn join_processes(&mut self, earlier: &[Route]) {
         let own = match &mut self.action {
-            RouteAction::Answer(RouteKind::Script(script)) => Arc::get_mut(script),
-            RouteAction::Answer(RouteKind::Files(files)) => {
-                let scripts = files.scripts.as_mut();
-                scripts.and_then(|scripts| Arc::get_mut(&mut scripts.route))
-            }
+            RouteAction::Answer(RouteKind::Script(script)) => Some(script),
+            RouteAction::Answer(RouteKind::Files(files)) => files.scripts.as_mut().map(|scripts| &mut scripts.route),
             _ => None,
         };
-        let others = earlier.iter().filter_map(|route| route.kind()?.script());
-        if let Some(own) = own
-            && let Some(other) = others
-                .into_iter()
-                .find(|other| can_share_processes(&other.settings, &own.settings))
-        {
+        let Some(own) = own.and_then(Arc::get_mut) else { return };
+        let mut others = earlier.iter().filter_map(Route::script);
+        if let Some(other) = others.find(|other| can_share_processes(&other.settings, &own.settings)) {
             own.pools.join(&other.pools);
         }
     }
@@ -277,8 +271,7 @@ impl Route {
                 let part = leading_parts(path).find(|part| self.pattern.matches(part).is_some())?;
                 Some(Capture(0..part.len()))
             }
-            Some(RouteKind::Files(_) | RouteKind::Script(_) | RouteKind::Redirect { .. } | RouteKind::Reports)
-            | None => {
+            _ => {
                 let star = self.pattern.matches(path)?;
                 // `/app/*` also matches `/app`.
                 let begin = self.pattern.prefix().len().min(path.len());
@@ -299,27 +292,26 @@ impl RouteKind {
         matches!(self, RouteKind::Refuse(_))
     }
 
-    pub(crate) fn directory(&self) -> Option<&Directory> {
+    fn files(&self) -> Option<&RouteFiles> {
         match self {
-            RouteKind::Files(files) => Some(&files.directory),
+            RouteKind::Files(files) => Some(files),
             _ => None,
         }
+    }
+
+    pub(crate) fn directory(&self) -> Option<&Directory> {
+        Some(&self.files()?.directory)
     }
 
     /// The programs among the files of the route, and the directory of these files.
     pub(crate) fn programs(&self) -> Option<(&Directory, &SuffixScripts)> {
-        match self {
-            RouteKind::Files(files) => Some((&files.directory, files.scripts.as_ref()?)),
-            _ => None,
-        }
+        let files = self.files()?;
+        Some((&files.directory, files.scripts.as_ref()?))
     }
 
     /// How the files of the route are converted to lines, if they consist of records.
     pub(crate) fn records(&self) -> Option<&Records> {
-        match self {
-            RouteKind::Files(files) => files.records.as_ref(),
-            _ => None,
-        }
+        self.files()?.records.as_ref()
     }
 
     pub(crate) fn script(&self) -> Option<&Arc<ScriptRoute>> {
@@ -331,18 +323,12 @@ impl RouteKind {
     }
 
     pub(crate) fn index_scripts(&self) -> &[String] {
-        match self {
-            RouteKind::Files(files) => files.scripts.as_ref().map_or(&[], |scripts| &scripts.index),
-            _ => &[],
-        }
+        self.programs().map_or(&[], |(_, scripts)| &scripts.index)
     }
 
     /// The attempts if a path of the route leads to no file.
     pub(crate) fn fallback(&self) -> &[Fallback] {
-        match self {
-            RouteKind::Files(files) => &files.fallback,
-            _ => &[],
-        }
+        self.files().map_or(&[], |files| &files.fallback)
     }
 
     /// The replacement that makes the location, if the route redirects.
@@ -378,12 +364,11 @@ impl RouteKind {
     /// The directory that the prefix of the route's pattern stands for. `None` if there is no such directory.
     pub(crate) fn mapped_directory(&self) -> Option<&Path> {
         match self {
-            RouteKind::Files(files) => Some(files.directory.path()),
             RouteKind::Script(script) => match &script.settings.source {
                 ScriptSource::Directory(directory) => Some(directory),
                 ScriptSource::File(_) | ScriptSource::App { .. } | ScriptSource::Root => None,
             },
-            RouteKind::Redirect { .. } | RouteKind::Refuse(_) | RouteKind::Reports => None,
+            _ => self.directory().map(Directory::path),
         }
     }
 }

@@ -101,17 +101,19 @@ impl Exchange {
             place,
             progress,
             tracer,
-        } = context.in_progress.begin(NewRequest {
-            id,
-            started: arrival.instant,
-            client: client.endpoints.client,
-            is_https: client.is_https,
-            method: head.method.clone(),
-            uri: head.uri.clone(),
-            version: head.version,
-            host: head.headers.get(header::HOST).cloned(),
+        } = context.in_progress.begin(
+            NewRequest {
+                id,
+                started: arrival.instant,
+                client: client.endpoints.client,
+                is_https: client.is_https,
+                method: head.method.clone(),
+                uri: head.uri.clone(),
+                version: head.version,
+                host: head.headers.get(header::HOST).cloned(),
+            },
             handle,
-        });
+        );
         Box::new(Exchange {
             id,
             context: Rc::clone(context),
