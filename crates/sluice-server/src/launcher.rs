@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sluice_launch::{LauncherSettings, START_TIMEOUT, SameUser, Service, ServiceSettings, UserPolicy, own_uid};
+use sluice_launch::{LauncherSettings, START_TIMEOUT, Service, ServiceSettings, UserPolicy, own_uid};
 use sluice_settings::{ScriptUserSettings, Settings};
 
 use crate::descriptors;
@@ -77,8 +77,4 @@ impl LauncherPlan {
         let _ = descriptors::raise_limit();
         Service::prepare(socket, self.open(policy)).map_err(|error| error.to_string())
     }
-}
-
-pub(crate) fn same_user() -> Arc<dyn UserPolicy> {
-    Arc::new(SameUser)
 }

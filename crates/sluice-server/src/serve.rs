@@ -115,7 +115,7 @@ impl Service for ExchangeService {
         let mut exchange = Exchange::open(&self.context, &config, client, &mut head, Some(under_way.handle()));
         exchange.begin_watch(connection, &head.headers);
         if request::ends_connection(&head) {
-            exchange.set_last();
+            exchange.entry.is_last = true;
             if incoming.is_end_stream() {
                 connection.exchanges().expect_no_more();
             }
@@ -182,10 +182,10 @@ async fn unless_ended<T>(
 
 /// Has an exchange note the site of its request.
 fn note_site(exchange: &mut Exchange, request: &Request, connection: &Connection) {
-    exchange.note_site_number(request.config.site_numbers[request.site]);
+    exchange.entry.site = request.config.site_numbers[request.site];
     watched_decision::site(exchange, request, connection.peer().listener());
     if exchange.client.is_https && request.target_path().is_some() {
-        exchange.note_hsts(request.site().hsts.as_ref());
+        exchange.hsts.clone_from(&request.site().hsts);
     }
 }
 
@@ -228,7 +228,7 @@ fn finish(
     }
     // The client's next request goes to the server that has taken over.
     if exchange.context.front.is_replaced() && !version.is_multiplexed() {
-        exchange.set_last();
+        exchange.entry.is_last = true;
         say_close(&mut response);
     }
     watched::skip_octets_shown_to_nobody(&exchange, &under_way);

@@ -12,7 +12,7 @@ use rustls::server::ProducesTickets;
 use sluice_files::file_cache::CacheCounters;
 use sluice_files::open_files;
 use sluice_http::request_id::IdSource;
-use sluice_launch::{RemoteLauncher, deadline};
+use sluice_launch::{RemoteLauncher, SameUser, deadline};
 use sluice_log::{Log, LogSource};
 use sluice_net::certificate_facts::certificate_facts;
 use sluice_net::client_counts::ClientCounts;
@@ -37,7 +37,7 @@ use crate::descriptors;
 use crate::dispatch::Config;
 use crate::dispatch::exposed_programs::{self, ExposedPrograms};
 use crate::dispatch::withheld::withheld_files;
-use crate::launcher::{self, LauncherPlan};
+use crate::launcher::LauncherPlan;
 use crate::operator::Operator;
 use crate::operator::described::Described;
 use crate::operator::reports::visitor::Visitors;
@@ -70,7 +70,7 @@ pub struct Server {
 fn connect_launcher(settings: &Settings, socket: Option<OwnedFd>) -> Result<RemoteLauncher, StartError> {
     let launcher = match socket {
         Some(socket) => RemoteLauncher::start(socket),
-        None => RemoteLauncher::start_here(LauncherPlan::of(settings).open(launcher::same_user())),
+        None => RemoteLauncher::start_here(LauncherPlan::of(settings).open(Arc::new(SameUser))),
     };
     launcher.map_err(|error| StartError(format!("the launcher: {error}")))
 }
@@ -166,7 +166,7 @@ impl Server {
             launcher: Arc::new(launcher),
             log,
             resources,
-            access: Arc::clone(gate.control()),
+            access: Arc::clone(&gate.control),
             reverse_dns: reverse_dns.map(Arc::new),
             script_files_max,
             busy_workers: watch::Sender::new(workers),
@@ -210,7 +210,7 @@ impl Server {
 
     /// The most connections at once. Less than configured if the limit of open files is too low.
     pub fn connections_max(&self) -> usize {
-        self.state.statistics.connections_max()
+        self.state.statistics.connections_max
     }
 
     /// Applies new settings from the next exchange on. Exchanges under way, and their processes, keep the old ones. The
@@ -432,7 +432,7 @@ impl Server {
 }
 
 fn start_activity(state: &Arc<ServerState>) -> Result<activity::Thread, StartError> {
-    let (recorded, recorder) = (Arc::clone(state), Arc::clone(state.statistics.activity()));
+    let (recorded, recorder) = (Arc::clone(state), Arc::clone(&state.statistics.activity));
     let thread = activity::Thread::start(recorder, move || recorded.statistics.activity_sums());
     thread.map_err(|error| StartError(format!("the thread of the activity: {error}")))
 }

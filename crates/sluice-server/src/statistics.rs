@@ -27,13 +27,13 @@ const UNKNOWN_SITE: &str = "-";
 /// The counters of all workers, with their history.
 pub(crate) struct Statistics {
     started: SystemTime,
-    connections_max: usize,
+    pub connections_max: usize,
     workers: Box<[Arc<WorkerCounts>]>,
     /// The sums at each of the last seconds, the oldest first.
     seconds: Mutex<VecDeque<Second>>,
     /// The exchanges at the last reset, with its time.
     at_reset: Mutex<Option<Traffic>>,
-    activity: Arc<Recorder>,
+    pub activity: Arc<Recorder>,
     /// The sites whose exchanges are counted by themselves.
     sites: SeriesNames<String>,
 }
@@ -65,11 +65,6 @@ impl Statistics {
 
     pub(crate) fn of_worker(&self, index: usize) -> &Arc<WorkerCounts> {
         &self.workers[index]
-    }
-
-    /// The bound on connections in force, which the limit of open files may have lowered.
-    pub(crate) fn connections_max(&self) -> usize {
-        self.connections_max
     }
 
     /// The start of the server, seconds since 1970.
@@ -152,10 +147,6 @@ impl Statistics {
             sites: share_counts::sums(&self.workers, |worker| &worker.sites, unknown, self.sites.all()),
             scripts: share_counts::sums(&self.workers, |worker| &worker.scripts, None, scripts),
         }
-    }
-
-    pub(crate) fn activity(&self) -> &Arc<Recorder> {
-        &self.activity
     }
 
     pub(crate) fn activity_sums(&self) -> Sums {

@@ -14,7 +14,7 @@ use sluice_log::{Log, SiteLog};
 use sluice_script::route::ScriptRoute;
 use sluice_settings::limits::Limits;
 use sluice_settings::open_error::OpenError;
-use sluice_settings::rule::{AccessUse, UserSource};
+use sluice_settings::rule::UserSource;
 use sluice_settings::site_choice::{HostMatch, SiteNames};
 use sluice_settings::{ListenAddress, ProxySettings, Settings, UnknownHosts};
 
@@ -130,10 +130,8 @@ impl Config {
     pub(crate) fn user_store(&self, source: &Arc<UserSource>) -> Option<&Arc<UserStore>> {
         let is_same = |store: &&Arc<UserStore>| Arc::ptr_eq(store.source(), source);
         let is_equal = |store: &&Arc<UserStore>| store.source() == source;
-        self.users
-            .iter()
-            .find(is_same)
-            .or_else(|| self.users.iter().find(is_equal))
+        let mut users = self.users.iter();
+        users.find(is_same).or_else(|| self.users.iter().find(is_equal))
     }
 
     /// A line about each kind of weak hash in the users files.
@@ -154,7 +152,7 @@ impl Config {
     /// The names of a site for watches: its hosts, and `default` if it serves the hosts that no site names. `listener` is the number of the
     /// address.
     pub(crate) fn watched_names(&self, site: usize, listener: usize) -> Vec<String> {
-        let mut names = self.site(site).hosts().to_vec();
+        let mut names = self.site(site).hosts.clone();
         let of_unknown = self.names.choose("", Some(listener));
         if of_unknown.is_some_and(|(number, _)| number == site) && self.unknown_hosts != UnknownHosts::Refuse {
             names.push("default".to_owned());
@@ -244,7 +242,7 @@ impl Config {
         if site.has_name(host) {
             return Some(host);
         }
-        match site.hosts() {
+        match &*site.hosts {
             [] => (self.is_local(host) || is_address(host, server))
                 .then_some(host)
                 .filter(|host| !host.is_empty()),
@@ -301,15 +299,14 @@ fn open_users(settings: &Settings) -> Result<Vec<Arc<UserStore>>, OpenError> {
     let mut stores: Vec<Arc<UserStore>> = Vec::new();
     let routes = settings.sites.iter().flat_map(|site| &site.routes);
     for route in routes {
-        let Some(AccessUse::Limited(access)) = &route.changes.access.own else {
-            continue;
-        };
-        if !stores.iter().any(|store| *store.source() == access.source) {
-            let store = match settings.source.is_tolerant() {
-                true => UserStore::open_or_await(&access.source, &access.origin),
-                false => UserStore::open(&access.source).map_err(|text| OpenError::new(&access.origin, text))?,
-            };
-            stores.push(Arc::new(store));
+        for access in route.changes.access.limits() {
+            if !stores.iter().any(|store| *store.source() == access.source) {
+                let store = match settings.source.is_tolerant() {
+                    true => UserStore::open_or_await(&access.source, &access.origin),
+                    false => UserStore::open(&access.source).map_err(|text| OpenError::new(&access.origin, text))?,
+                };
+                stores.push(Arc::new(store));
+            }
         }
     }
     Ok(stores)

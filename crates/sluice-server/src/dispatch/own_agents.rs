@@ -6,7 +6,7 @@ use sluice_script::own_agent;
 use sluice_script::route::ScriptRoute;
 use sluice_settings::Settings;
 use sluice_settings::open_error::OpenError;
-use sluice_settings::rule::{AccessUse, AgentSettings};
+use sluice_settings::rule::AgentSettings;
 
 #[derive(Clone, Default)]
 pub(crate) struct OwnAgents(Vec<(AgentSettings, Arc<ScriptRoute>)>);
@@ -17,18 +17,17 @@ impl OwnAgents {
     pub(crate) fn open(settings: &Settings) -> Result<OwnAgents, OpenError> {
         let mut agents = OwnAgents::default();
         for route in settings.sites.iter().flat_map(|site| &site.routes) {
-            let Some(AccessUse::Limited(access)) = &route.changes.access.own else {
-                continue;
-            };
-            let Some(agent) = &access.source.agent else {
-                continue;
-            };
-            let Some(own) = agent.own().filter(|_| agents.route(agent).is_none()) else {
-                continue;
-            };
-            let opened = own_agent::open(own, &access.origin);
-            let opened = opened.map_err(|missing| OpenError::new(&access.origin, missing.to_string()))?;
-            agents.0.push((agent.clone(), Arc::new(opened)));
+            for access in route.changes.access.limits() {
+                let agent = access.source.agent.as_ref();
+                let Some((agent, own)) = agent.and_then(|agent| Some((agent, agent.own()?))) else {
+                    continue;
+                };
+                if agents.route(agent).is_none() {
+                    let opened = own_agent::open(own, &access.origin);
+                    let opened = opened.map_err(|missing| OpenError::new(&access.origin, missing.to_string()))?;
+                    agents.0.push((agent.clone(), Arc::new(opened)));
+                }
+            }
         }
         Ok(agents)
     }

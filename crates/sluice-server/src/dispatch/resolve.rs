@@ -366,7 +366,7 @@ impl<'s> Resolved<'s> {
     }
 
     pub(crate) fn index_scripts(&self) -> &'s [String] {
-        self.kind().map_or(&[], RouteKind::index_scripts)
+        self.kind().map_or(&[], |kind| kind.index_scripts())
     }
 
     fn kind(&self) -> Option<&'s RouteKind> {

@@ -9,7 +9,7 @@ use sluice_files::types::Types;
 use sluice_script::route::ScriptRoute;
 use sluice_settings::compression::Compression;
 use sluice_settings::open_error::OpenError;
-use sluice_settings::rule::{AccessUse, Adjustments, CertificateUse, Wildcard};
+use sluice_settings::rule::{Adjustments, CertificateUse, Wildcard};
 use sluice_settings::site_choice::is_named;
 use sluice_settings::template::Template;
 use sluice_settings::{Action, CacheUse, ErrorSettings, RouteSettings, SiteSettings};
@@ -23,7 +23,7 @@ const ORIGINALS: &str = "*.orig";
 pub(crate) struct Site {
     /// The place in the configuration.
     pub origin: String,
-    hosts: Vec<String>,
+    pub hosts: Vec<String>,
     /// The addresses on which it is served, for people; empty for all.
     pub listen: Vec<String>,
     pub log: usize,
@@ -49,11 +49,8 @@ impl Site {
     /// Opens what the settings name; `log` is the number of its access log.
     pub(crate) fn open(settings: &SiteSettings, log: usize) -> Result<Site, OpenError> {
         let name = label(&settings.hosts);
-        let mut root = settings
-            .root
-            .as_deref()
-            .map(|path| open_directory(path, &settings.origin))
-            .transpose()?;
+        let root = settings.root.as_deref();
+        let mut root = root.map(|path| open_directory(path, &settings.origin)).transpose()?;
         if let Some(root) = &mut root {
             root.follow_links(settings.files.follow_links);
             if settings.files.listing {
@@ -123,10 +120,6 @@ impl Site {
         self.root.iter().chain(routes)
     }
 
-    pub(crate) fn hosts(&self) -> &[String] {
-        &self.hosts
-    }
-
     /// The name by which reports, logs of scripts and metrics call it: its first host.
     pub(crate) fn label(&self) -> &str {
         label(&self.hosts)
@@ -166,11 +159,10 @@ fn hsts(age: Duration) -> HeaderValue {
 /// The fields in which a trusted proxy names the user. Only such a proxy may send them, also to routes that do not ask for users: their
 /// scripts would take them for the proxy's.
 fn user_fields(settings: &SiteSettings) -> Box<[HeaderName]> {
-    let field = |route: &RouteSettings| match &route.changes.access.own {
-        Some(AccessUse::Limited(access)) => access.source.remote_user_from.clone(),
-        _ => None,
-    };
-    let mut fields: Vec<HeaderName> = settings.routes.iter().filter_map(field).collect();
+    let rules = settings.routes.iter().flat_map(|route| route.changes.access.limits());
+    let mut fields: Vec<HeaderName> = rules
+        .filter_map(|access| access.source.remote_user_from.clone())
+        .collect();
     fields.sort_by(|one, other| one.as_str().cmp(other.as_str()));
     fields.dedup();
     fields.into()
@@ -179,7 +171,7 @@ fn user_fields(settings: &SiteSettings) -> Box<[HeaderName]> {
 /// The suffixes of the scripts among the files of directories, the longest first.
 fn script_suffixes(routes: &[RouteSettings]) -> Arc<[String]> {
     let of_route = |route: &RouteSettings| match &route.action {
-        Action::Files(files) => files.scripts.as_ref().map(|scripts| scripts.suffixes.clone()),
+        Action::Files(files) => Some(files.scripts.as_ref()?.suffixes.clone()),
         _ => None,
     };
     let mut suffixes: Vec<_> = routes.iter().filter_map(of_route).flatten().collect();

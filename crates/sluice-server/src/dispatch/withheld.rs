@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use sluice_files::directory::Directory;
 use sluice_files::withheld::WithheldFiles;
-use sluice_settings::rule::AccessUse;
 use sluice_settings::{
     AccessLog, AuthoritySettings, IdentitySettings, IdentitySource, LogTarget, Settings, StateDirectory, TlsSettings,
 };
@@ -29,18 +28,13 @@ pub(crate) fn withheld_files(settings: &Settings) -> WithheldFiles {
     }
     let identities = settings.sites.iter().filter_map(|site| site.identity.as_ref());
     identities.filter_map(key_of).for_each(|path| files.add(path));
-    let authorities = settings
-        .sites
-        .iter()
-        .filter_map(|site| site.client_authorities.as_ref());
+    let sites = settings.sites.iter();
+    let authorities = sites.filter_map(|site| site.client_authorities.as_ref());
     authorities.flat_map(files_of).for_each(|path| files.add(path));
     let routes = settings.sites.iter().flat_map(|site| &site.routes);
-    routes
-        .filter_map(|route| match &route.changes.access.own {
-            Some(AccessUse::Limited(access)) => Some(&access.source),
-            _ => None,
-        })
-        .flat_map(|source| source.secret_files())
+    let rules = routes.flat_map(|route| route.changes.access.limits());
+    rules
+        .flat_map(|access| access.source.secret_files())
         .for_each(|path| files.add(path));
     // Where that fails, the output is closed, and there is no file.
     let _ = files.add_open(std::io::stdout());

@@ -13,17 +13,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use http::{HeaderName, header};
-use sluice_access::control::{AccessControl, Attempt, Outcome, PendingUser, Question};
+use sluice_access::control::{AccessControl, Attempt, Check, Outcome, PendingUser, Question};
 use sluice_access::credentials;
 use sluice_access::failures::FailureLimit;
 use sluice_access::rules::{Permission, User};
 use sluice_access::store::UserStore;
+use sluice_access::users::check_name;
 use sluice_http::endpoints::TlsInfo;
 use sluice_http::fault::{ClientFault, Credentials, Fault, Forbidden, RefusedUser, ServerFault};
 use sluice_settings::rule::{Access, AccessSettings, Adjustments, AgentSettings, ClientCertificate, split_name};
 use sluice_watch::Stage;
 
-use crate::serve::agent::{self, AgentVerdict};
+use crate::serve::agent::PendingAnswer;
 use crate::serve::exchange::Exchange;
 use crate::serve::gate::{Verdict, judge};
 use crate::serve::identity::{Granted, KnownUser};
@@ -47,7 +48,7 @@ pub(crate) fn authorize<'a>(
     adjustments: &'a Adjustments,
     verdict: Verdict<'a>,
 ) -> Result<(), Wait> {
-    exchange.set_private();
+    exchange.is_private = true;
     request.granted = None;
     let mut verdict = verdict;
     let mut noted = 0;
@@ -134,7 +135,7 @@ fn identify(
     control: &AccessControl,
     exchange: &Exchange,
     request: &mut Request,
-    access: &AccessSettings,
+    access: &Arc<AccessSettings>,
 ) -> Result<(), Wait> {
     let source = &access.source;
     let Some(store) = request.config.user_store(source).cloned() else {
@@ -151,22 +152,18 @@ fn identify(
         _ => None,
     };
     let by_certificate = || {
-        let subject = request
-            .identity
-            .subject
-            .as_deref()
-            .filter(|_| source.certificate_user)?;
-        Some((name_of_subject(subject)?, "X509"))
+        let subject = request.identity.subject.as_deref();
+        let name = name_of_subject(subject.filter(|_| source.certificate_user)?)?;
+        Some((name, "X509"))
     };
     let Some((name, auth_type)) = named.or_else(by_certificate) else {
         request.identity.note(source, KnownUser::Unnamed);
         return Ok(());
     };
     note_access(exchange, || {
-        let by = if auth_type == "X509" {
-            "the client's certificate"
-        } else {
-            "the trusted proxy"
+        let by = match auth_type {
+            "X509" => "the client's certificate",
+            _ => "the trusted proxy",
         };
         format!("user {name:?}, named by {by}")
     });
@@ -184,7 +181,7 @@ fn verify_password(
     control: &AccessControl,
     exchange: &Exchange,
     request: &mut Request,
-    access: &AccessSettings,
+    access: &Arc<AccessSettings>,
     store: &Arc<UserStore>,
 ) -> Result<(), Wait> {
     let source = &access.source;
@@ -201,19 +198,8 @@ fn verify_password(
         return ask_agent(control, exchange, request, access, store, agent, credentials);
     }
     let name: Box<str> = credentials.name.as_str().into();
-    let attempt = control.verify(Question {
-        store,
-        realm: &access.realm,
-        site: request.site,
-        scheme: "Basic",
-        credentials,
-        client: exchange.client.endpoints.client.ip(),
-        lifetime: access.verdict_lifetime,
-        limit: FailureLimit {
-            failures_max: access.failures_max,
-            refused_for: access.refused_for,
-        },
-    });
+    let question = question(exchange, request, access, store, "Basic", credentials);
+    let attempt = control.verify(question);
     note_access(exchange, || attempt_text(&name, attempt.as_ref().ok()));
     match attempt {
         Ok(Attempt::Known(user)) => {
@@ -237,24 +223,19 @@ fn credentials_of(
 ) -> Result<credentials::Credentials, (Credentials, &'static str)> {
     let mut values = request.fields.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else {
-        return Err((
-            Credentials::Missing,
-            "the request has no Authorization: the client is asked for a password",
-        ));
+        let why = "the request has no Authorization: the client is asked for a password";
+        return Err((Credentials::Missing, why));
     };
     // Of several, a proxy or script might take another one for the user's (RFC 9110 §5.3: it is no list).
     if values.next().is_some() {
-        return Err((
-            Credentials::Unusable,
-            "the request has several fields Authorization, which name nobody",
-        ));
+        let why = "the request has several fields Authorization, which name nobody";
+        return Err((Credentials::Unusable, why));
     }
     let value = value.as_bytes();
     let token = || credentials::Credentials::token(value).filter(|_| takes_tokens);
-    credentials::Credentials::parse(value).or_else(token).ok_or((
-        Credentials::Unusable,
-        "Authorization is neither a name and password (Basic) nor a token that an agent takes",
-    ))
+    let why = "Authorization is neither a name and password (Basic) nor a token that an agent takes";
+    let read = credentials::Credentials::parse(value).or_else(token);
+    read.ok_or((Credentials::Unusable, why))
 }
 
 /// The text for WATCH about a password. `attempt` is `None` if too many passwords wait.
@@ -273,7 +254,7 @@ fn ask_agent(
     control: &AccessControl,
     exchange: &Exchange,
     request: &mut Request,
-    access: &AccessSettings,
+    access: &Arc<AccessSettings>,
     store: &Arc<UserStore>,
     agent: &AgentSettings,
     credentials: credentials::Credentials,
@@ -285,27 +266,58 @@ fn ask_agent(
         request.identity.note(&access.source, wrong);
         return Ok(());
     }
-    let asked = agent::begin(control, exchange, access, store, request.site, agent, credentials);
+    let scheme = if name.is_empty() { "Bearer" } else { "Basic" };
+    let question = question(exchange, request, access, store, scheme, credentials);
+    let checked = control.check(&question);
     note_access(exchange, || {
-        let known = match &asked {
-            AgentVerdict::Known(_) => "has said so lately, which is remembered".to_owned(),
-            AgentVerdict::Refused(wait) => format!("is not asked: too many were wrong, refused for {wait:.1?}"),
-            AgentVerdict::Agent(_) => "is asked".to_owned(),
+        let known = match &checked {
+            Check::Known(_) => "has said so lately, which is remembered".to_owned(),
+            Check::Refused(wait) => format!("is not asked: too many were wrong, refused for {wait:.1?}"),
+            Check::Unknown(_) => "is asked".to_owned(),
         };
-        let who = if name.is_empty() {
-            "a token".to_owned()
-        } else {
-            format!("user {name:?}")
+        let who = match &*name {
+            "" => "a token".to_owned(),
+            name => format!("user {name:?}"),
         };
         format!("{who}: the agent {} {known}", agent.name())
     });
-    match asked {
-        AgentVerdict::Known(user) => {
+    match checked {
+        Check::Known(user) => {
             request.identity.note(&access.source, KnownUser::User(user));
             Ok(())
         }
-        AgentVerdict::Refused(wait) => Err(too_many(name, wait).into()),
-        AgentVerdict::Agent(pending) => Err(Wait::Agent(pending)),
+        Check::Refused(wait) => Err(too_many(name, wait).into()),
+        Check::Unknown(ticket) => Err(Wait::Agent(Box::new(PendingAnswer {
+            ticket,
+            access: Arc::clone(access),
+            agent: agent.clone(),
+            scheme,
+            credentials: question.credentials,
+        }))),
+    }
+}
+
+/// The question to the access control about these credentials.
+fn question<'a>(
+    exchange: &Exchange,
+    request: &Request,
+    access: &'a AccessSettings,
+    store: &'a Arc<UserStore>,
+    scheme: &'static str,
+    credentials: credentials::Credentials,
+) -> Question<'a> {
+    Question {
+        store,
+        realm: &access.realm,
+        site: request.site,
+        scheme,
+        credentials,
+        client: exchange.client.endpoints.client.ip(),
+        lifetime: access.verdict_lifetime,
+        limit: FailureLimit {
+            failures_max: access.failures_max,
+            refused_for: access.refused_for,
+        },
     }
 }
 
@@ -322,10 +334,8 @@ impl Verification {
             let said = match &outcome {
                 Ok(Outcome::Right(_)) => "is right".to_owned(),
                 Ok(Outcome::Wrong(delay)) => {
-                    format!(
-                        "{}; the answer was delayed by {delay:.1?}",
-                        wrong_text(&self.store, &self.name)
-                    )
+                    let why = wrong_text(&self.store, &self.name);
+                    format!("{why}; the answer was delayed by {delay:.1?}")
                 }
                 Err(_) => "was not verified: too many wait, or a thread has failed".to_owned(),
             };
@@ -378,7 +388,7 @@ pub(crate) fn name_of_subject(subject: &str) -> Option<String> {
     while let Some(letter) = letters.next() {
         plain.extend(if letter == '\\' { letters.next() } else { Some(letter) });
     }
-    sluice_access::users::check_name("user", &plain).ok().map(|()| plain)
+    check_name("user", &plain).ok().map(|()| plain)
 }
 
 /// The user that a trusted proxy names. `None` if it names none, or several.
@@ -388,9 +398,7 @@ fn user_of_field(request: &Request, field: &HeaderName) -> Option<String> {
         return None;
     };
     let name = value.to_str().ok()?.trim();
-    sluice_access::users::check_name("user", name)
-        .ok()
-        .map(|()| name.to_owned())
+    check_name("user", name).ok().map(|()| name.to_owned())
 }
 
 #[cfg(test)]

@@ -313,7 +313,7 @@ fn task(
             authorization: pass_authorization
                 .then(|| request.fields.get(AUTHORIZATION).cloned())
                 .flatten(),
-            arrived: exchange.arrived(),
+            arrived: exchange.entry.arrived,
             progress: Rc::clone(&exchange.progress),
         },
         script,

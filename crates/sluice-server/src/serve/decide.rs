@@ -155,6 +155,13 @@ pub(crate) struct ScriptTarget {
     pub pass_authorization: bool,
 }
 
+/// A script that answers a question of the server.
+pub(crate) struct AgentScript {
+    pub route: Arc<ScriptRoute>,
+    pub script: Script,
+    pub target: Target,
+}
+
 impl Decision<'_> {
     /// The kind of the answer, for the statistics.
     pub(crate) fn answered(&self) -> AnsweredBy {
@@ -421,7 +428,7 @@ fn report(target: &Target, resolved: &Target, name: &str, access: &Access) -> Re
 /// The script that a path of the site leads to, for the server's own question to it (an authentication agent). Routes with conditions are
 /// skipped, and their changes do not count.
 /// Errors: there is no such script (404), or it cannot be run.
-pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptTarget, Fault> {
+pub(crate) fn agent_script(site: &Site, path: &str) -> Result<AgentScript, Fault> {
     let target = Target::parse(path)?;
     let resolution = site.resolve(&target.path, None, None, &mut ())?;
     let target = resolution.rewritten.as_deref().unwrap_or(&target).clone();
@@ -432,14 +439,10 @@ pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptTarget, Faul
             "an authentication agent must be a script of mode cgiplus or rte",
         ));
     }
-    Ok(ScriptTarget {
+    Ok(AgentScript {
         route: Arc::clone(found.scripts),
         script: found.located?,
         target,
-        compress: false,
-        send_directories: Arc::clone(&found.route.send_directories),
-        redirect_url: None,
-        pass_authorization: false,
     })
 }
 

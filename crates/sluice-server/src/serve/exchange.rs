@@ -6,7 +6,6 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
-use std::time::SystemTime;
 
 use http::request::Parts;
 use http::uri::Scheme;
@@ -37,7 +36,6 @@ use crate::serve::client::Client;
 use crate::serve::decide::Decision;
 use crate::serve::log_entry::LogEntry;
 use crate::serve::watched;
-use crate::traffic_counts::AnsweredBy;
 
 /// A body in memory of so many bytes is handed on with the head, so that its last byte leaves with the first one: the clock is read once.
 const SENT_AT_ONCE_BYTES: usize = 64 << 10;
@@ -77,12 +75,12 @@ pub(crate) struct Exchange {
     /// The limits on requests that it holds until its response has been sent.
     pub limits: Option<Box<HeldLimits>>,
     /// Not everybody may have the response, so that no shared cache may keep it.
-    is_private: bool,
+    pub is_private: bool,
     /// The site's Strict-Transport-Security, if the response is to have it.
-    hsts: Option<HeaderValue>,
+    pub hsts: Option<HeaderValue>,
     /// How it records its stages and events, for WATCH and for reports.
     pub tracer: Tracer,
-    entry: LogEntry,
+    pub entry: LogEntry,
 }
 
 impl Exchange {
@@ -194,25 +192,6 @@ impl Exchange {
         self.tracer.end();
     }
 
-    pub(crate) fn arrived(&self) -> SystemTime {
-        self.entry.arrived
-    }
-
-    /// Notes that the client will send no other request on this connection.
-    pub(crate) fn set_last(&mut self) {
-        self.entry.is_last = true;
-    }
-
-    /// Notes the number of the request's site among the series of counters.
-    pub(crate) fn note_site_number(&mut self, number: u16) {
-        self.entry.site = number;
-    }
-
-    /// Notes the Strict-Transport-Security that the request's site adds to every response over https.
-    pub(crate) fn note_hsts(&mut self, hsts: Option<&HeaderValue>) {
-        self.hsts = hsts.cloned();
-    }
-
     /// Notes what a decision says about the log and about the head of the response. `path` and `fields` are those of the request; without a path
     /// no route has taken part.
     pub(crate) fn note_decision(
@@ -234,15 +213,6 @@ impl Exchange {
         }
     }
 
-    /// Notes that the client has left before the end of its request body.
-    pub(crate) fn note_departure(&mut self) {
-        self.entry.has_left = true;
-    }
-
-    pub(crate) fn set_private(&mut self) {
-        self.is_private = true;
-    }
-
     pub(crate) fn note_user(&mut self, user: &Arc<str>) {
         self.context.in_progress.note_user(self.place, user);
         self.entry.user = Some(Arc::clone(user));
@@ -259,19 +229,13 @@ impl Exchange {
             true => StatusCode::from_u16(STATUS_CLIENT_LEFT).ok(),
             false => Some(fault.status()),
         };
+        let cause = match route.is_some() || fault.is_of_configuration() {
+            true => Cause::Route,
+            false => Cause::Path,
+        };
         match route {
-            Some(route) => {
-                let text = format_args!("{method} {uri}: {fault} ({route})");
-                self.log_fault(fault, Cause::Route, status, text);
-            }
-            None => {
-                let cause = if fault.is_of_configuration() {
-                    Cause::Route
-                } else {
-                    Cause::Path
-                };
-                self.log_fault(fault, cause, status, format_args!("{method} {uri}: {fault}"));
-            }
+            Some(route) => self.log_fault(fault, cause, status, format_args!("{method} {uri}: {fault} ({route})")),
+            None => self.log_fault(fault, cause, status, format_args!("{method} {uri}: {fault}")),
         }
     }
 
@@ -343,14 +307,6 @@ impl Exchange {
                 let _ = self.progress.poll_ended(context);
             }
         }
-    }
-
-    pub(crate) fn body_bytes(&self) -> u64 {
-        self.entry.body_bytes
-    }
-
-    pub(crate) fn note_error(&mut self) {
-        self.entry.answered = AnsweredBy::Error;
     }
 
     /// Notes that the first byte of the response can be sent; and when, if the others will take time.

@@ -232,27 +232,25 @@ fn explain_at(
     listener: Option<usize>,
     attributes: &mut RequestAttributes<'_>,
 ) -> Result<Explanation, String> {
-    let scheme = attributes.scheme;
+    let (scheme, claims) = (attributes.scheme, Claims::of(question, config));
     let https_port = match listener {
         Some(listener) => settings.listen[listener].redirect_to_https,
         None => https_port(&settings.listen),
     };
     if let Some(port) = https_port.filter(|_| scheme == Scheme::Http) {
-        let uri: Uri = question
-            .target
-            .parse()
-            .map_err(|error| format!("{}: {error}", question.target))?;
-        let site = config.site(0);
-        return Ok(render(
-            site,
-            &AskedFor::Https(port, Box::new(uri)),
-            *attributes,
-            &Claims::of(question, config),
-        ));
+        let target = &question.target;
+        let uri: Uri = target.parse().map_err(|error| format!("{target}: {error}"))?;
+        let asked_for = AskedFor::Https(port, Box::new(uri));
+        return Ok(render(config.site(0), &asked_for, *attributes, &claims));
     }
     let (number, chosen) = match config.site_of_question(attributes.host, listener) {
         Ok(chosen) => chosen,
-        Err(misdirected) => return Ok(refused(scheme, &ClientFault::Misdirected(misdirected).into())),
+        Err(misdirected) => {
+            return Ok(without_routes(
+                scheme,
+                error(&ClientFault::Misdirected(misdirected).into()),
+            ));
+        }
     };
     let (site, settings_of_site) = (config.site(number), &settings.sites[number]);
     attributes.certificate = arrival::shown(
@@ -263,30 +261,25 @@ fn explain_at(
         settings_of_site,
     );
     let mut explanation = match target_of(&question.target) {
-        Err(fault) => refused(scheme, &fault),
-        Ok(target) => render(
-            site,
-            &AskedFor::Target(target),
-            *attributes,
-            &Claims::of(question, config),
-        ),
+        Err(fault) => without_routes(scheme, error(&fault)),
+        Ok(target) => render(site, &AskedFor::Target(target), *attributes, &claims),
     };
     explanation.site = Some(SiteChoice {
         origin: site.origin.clone(),
-        hosts: site.hosts().to_vec(),
+        hosts: site.hosts.clone(),
         reason: chosen.reason(),
         listen: site.listen.clone(),
     });
     Ok(explanation)
 }
 
-fn refused(scheme: Scheme, fault: &Fault) -> Explanation {
+fn without_routes(scheme: Scheme, answer: ExplainedAnswer) -> Explanation {
     Explanation {
         scheme,
         address: None,
         site: None,
         rounds: Vec::new(),
-        answer: error(fault),
+        answer,
         notes: Vec::new(),
         is_logged: true,
     }
@@ -394,13 +387,10 @@ fn render(site: &Site, asked_for: &AskedFor, attributes: RequestAttributes<'_>, 
         Err(fault) => error(&fault),
     };
     Explanation {
-        scheme: attributes.scheme,
-        address: None,
-        site: None,
         rounds: rounds.0,
         is_logged,
-        answer,
         notes,
+        ..without_routes(attributes.scheme, answer)
     }
 }
 

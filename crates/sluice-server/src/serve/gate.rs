@@ -130,7 +130,7 @@ fn is_of_connection(fault: &Fault) -> bool {
 /// The gate of a server: what it remembers of users.
 pub(crate) struct Gate {
     /// The proofs of users, for routes with access rules.
-    control: Arc<AccessControl>,
+    pub control: Arc<AccessControl>,
 }
 
 impl fmt::Debug for Gate {
@@ -191,7 +191,7 @@ impl Gate {
         request: &mut Request,
         held: Box<HeldDecision>,
     ) -> Result<Passed, Wait> {
-        match self.check(exchange, request, held.adjustments()) {
+        match self.check(exchange, request, &held.adjustments) {
             Ok(()) => {
                 let answer = held.into_answer(request.site(), &request.question(exchange));
                 Ok(answer.map(Passed)?)
@@ -240,9 +240,5 @@ impl Gate {
         let question = request.question(exchange).attributes;
         judge(&question, &decision.adjustments, &request.identity).into_result()?;
         decision.answer.map(Passed)
-    }
-
-    pub(crate) fn control(&self) -> &Arc<AccessControl> {
-        &self.control
     }
 }

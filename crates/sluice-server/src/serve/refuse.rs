@@ -14,6 +14,7 @@ use crate::serve::error_page::{self, PageSubject};
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
 use crate::serve::route_of_fault::RouteOfFault;
+use crate::traffic_counts::AnsweredBy;
 
 /// The response to a request whose head has a fault, as the site wants it if the head names one.
 pub(crate) fn head(
@@ -34,7 +35,7 @@ pub(crate) fn head(
     };
     // In HTTP/2, which ends bodies by frames, there is no such fault.
     if fault.ends_connection() {
-        exchange.set_last();
+        exchange.entry.is_last = true;
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
     }
@@ -43,7 +44,7 @@ pub(crate) fn head(
 
 /// The response to a request that was refused, or could not be served, as its site wants it.
 pub(crate) fn request(exchange: &mut Exchange, request: &Request, fault: &Fault) -> Response<ResponseBody> {
-    exchange.note_error();
+    exchange.entry.answered = AnsweredBy::Error;
     let route = RouteOfFault::of(exchange, request, fault);
     let errors = &request.site().errors;
     refuse(exchange, fault, route.as_ref(), errors, &request.host, &request.fields)
@@ -58,7 +59,7 @@ fn refuse(
     fields: &HeaderMap,
 ) -> Response<ResponseBody> {
     if fault.is_departure() {
-        exchange.note_departure();
+        exchange.entry.has_left = true;
     }
     exchange.report(fault, route.map(|route| route as &dyn Display));
     let detail = PageDetail::of(settings.detail, exchange, host, fields);

@@ -171,7 +171,7 @@ pub(crate) fn fault(exchange: &Exchange, fault: &Fault, text: &dyn std::fmt::Dis
 /// The client left before it had the whole response, of which so many bytes, if that is known, were not even handed to its connection.
 pub(crate) fn left(exchange: &Exchange, rest: Option<u64>) {
     exchange.tracer.note(Item::Errors, module::RESPONSE, || {
-        let sent = exchange.body_bytes();
+        let sent = exchange.entry.body_bytes;
         let rest = rest.map_or_else(
             || "its end was not known".to_owned(),
             |rest| format!("{rest} were left"),

@@ -18,7 +18,7 @@ pub(crate) fn site(exchange: &Exchange, request: &Request, listener: usize) {
         return;
     }
     let site = request.site();
-    let name = site.hosts().first().map_or("*", String::as_str);
+    let name = site.hosts.first().map_or("*", String::as_str);
     let names = request.config.watched_names(request.site, listener);
     tracer.know(|facts| facts.site = Some(names));
     tracer.note(Item::Mapping, module::DECIDE, || {

@@ -66,20 +66,8 @@ pub(crate) enum Kind {
     Text,
 }
 
-/// The response with the events that a producer sends, until it ends.
-pub(crate) fn respond<F>(context: &Rc<Context>, produce: impl FnOnce(Events) -> F) -> Response<ResponseBody>
-where
-    F: Future<Output = ()> + 'static,
-{
-    respond_with(Kind::Events, context, produce)
-}
-
-/// Responds as `respond` does, with a stream of this kind.
-pub(crate) fn respond_with<F>(
-    kind: Kind,
-    context: &Rc<Context>,
-    produce: impl FnOnce(Events) -> F,
-) -> Response<ResponseBody>
+/// The response with what a producer sends, until it ends.
+pub(crate) fn respond<F>(kind: Kind, context: &Rc<Context>, produce: impl FnOnce(Events) -> F) -> Response<ResponseBody>
 where
     F: Future<Output = ()> + 'static,
 {

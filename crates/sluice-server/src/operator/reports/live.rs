@@ -9,7 +9,7 @@ use sluice_pages::action::Buttons;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::operator::reports::ask::{Ask, Basis};
-use crate::operator::reports::event_stream;
+use crate::operator::reports::event_stream::{self, Kind};
 use crate::operator::reports::page::{Collected, Page, Wanted};
 use crate::operator::reports::{origin, wanted};
 
@@ -34,7 +34,7 @@ pub(super) fn respond(
     let slot = ask.context.state.visitors.live_slot().ok_or(ServerFault::ReportsBusy)?;
     let (name, wanted, basis) = (page.link.name, wanted(ask), Basis::of(ask));
     let token = ask.context.state.visitors.token_of(&ask.visitor);
-    Ok(event_stream::respond(&ask.context, |events| async move {
+    Ok(event_stream::respond(Kind::Events, &ask.context, |events| async move {
         let _slot = slot;
         let mut ticks = interval(time_between);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -15,27 +15,15 @@ use crate::operator::reports::page::{Collected, Wanted, later};
 
 /// The libraries that matter for faults and measurements; the build script finds their versions.
 const LIBRARIES: [Library; 4] = [
-    Library {
-        name: "rustls",
-        version: env!("SLUICE_RUSTLS"),
-        purpose: "TLS",
-    },
-    Library {
-        name: "aws-lc-rs",
-        version: env!("SLUICE_AWS_LC_RS"),
-        purpose: "cryptography",
-    },
-    Library {
-        name: "hyper",
-        version: env!("SLUICE_HYPER"),
-        purpose: "HTTP",
-    },
-    Library {
-        name: "tokio",
-        version: env!("SLUICE_TOKIO"),
-        purpose: "event loop",
-    },
+    library("rustls", env!("SLUICE_RUSTLS"), "TLS"),
+    library("aws-lc-rs", env!("SLUICE_AWS_LC_RS"), "cryptography"),
+    library("hyper", env!("SLUICE_HYPER"), "HTTP"),
+    library("tokio", env!("SLUICE_TOKIO"), "event loop"),
 ];
+
+const fn library(name: &'static str, version: &'static str, purpose: &'static str) -> Library {
+    Library { name, version, purpose }
+}
 
 pub(super) fn collect(wanted: &Wanted) -> Collected {
     let state = Arc::clone(&wanted.context.state);

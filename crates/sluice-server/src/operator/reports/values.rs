@@ -63,8 +63,8 @@ pub(super) fn activity(wanted: &Wanted) -> Collected {
     let end = wanted.values.get("end").and_then(|end| end.parse().ok());
     later(move || {
         let statistics = &state.statistics;
-        let recorder = statistics.activity();
-        recorder.activity(period.unwrap_or(Period::Hour), end, statistics.activity_sums())
+        let sums = statistics.activity_sums();
+        statistics.activity.activity(period.unwrap_or(Period::Hour), end, sums)
     })
 }
 

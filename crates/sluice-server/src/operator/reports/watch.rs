@@ -20,7 +20,7 @@ use sluice_watch::{End, Event, Hub, Item, Items, Line, Notice, Record, Spec, Tak
 
 use crate::context::Context;
 use crate::operator::reports::ask::{Ask, Basis, Values};
-use crate::operator::reports::event_stream::{Events, Kind, respond_with};
+use crate::operator::reports::event_stream::{Events, Kind, respond};
 use crate::operator::reports::page::{Collected, PageResponse, Wanted, ready};
 use crate::operator::reports::{answer, origin};
 use crate::watch_log::WatchLog;
@@ -99,7 +99,7 @@ fn begin(ask: &Ask, kind: Kind) -> Result<Response<ResponseBody>, Fault> {
         basis,
         context: Rc::clone(&ask.context),
     };
-    let mut response = respond_with(kind, &ask.context, |events| shown.send(events));
+    let mut response = respond(kind, &ask.context, |events| shown.send(events));
     response.extensions_mut().insert(CarriesWatch);
     Ok(response)
 }

@@ -23,7 +23,7 @@ use crate::serve::redirect;
 
 /// The way through the routes to what is served, and the path at its beginning, which is another one for an index page.
 pub(super) struct ServedPath<'s> {
-    resolution: Box<Resolution<'s>>,
+    pub(super) resolution: Box<Resolution<'s>>,
     /// The path of the index page, or of the fallback, which the client did not ask for.
     index: Option<String>,
 }
@@ -34,10 +34,6 @@ impl<'s> ServedPath<'s> {
             resolution,
             index: None,
         }
-    }
-
-    pub(super) fn resolution(&self) -> &Resolution<'s> {
-        &self.resolution
     }
 
     /// Notes the path of a fallback, unless it is an index page that is sent.

@@ -131,7 +131,7 @@ impl<'s> Candidates<'s> {
             route,
             target,
         } = unserved;
-        let resolution = decision.served.as_ref()?.resolution();
+        let resolution = &decision.served.as_ref()?.resolution;
         let adjustments = &decision.adjustments;
         Some(Candidates {
             route,

@@ -14,7 +14,8 @@ use crate::serve::decide::directory::ServedPath;
 use crate::serve::decide::{Answer, Decision, FileTerms, RouteQuestion};
 
 pub(crate) struct HeldDecision {
-    adjustments: Adjustments,
+    /// The changes of the routes, by which the gate asks again.
+    pub adjustments: Adjustments,
     answer: HeldAnswer,
 }
 
@@ -57,11 +58,6 @@ impl Decision<'_> {
 }
 
 impl HeldDecision {
-    /// The changes of the routes, by which the gate asks again.
-    pub(crate) fn adjustments(&self) -> &Adjustments {
-        &self.adjustments
-    }
-
     /// The answer, once it has passed the gate. A file is looked up again; it may have changed, or be gone.
     /// Errors: the fault that the decision came to, or that of the second lookup; or that lookup is left to another
     /// thread.
@@ -76,7 +72,7 @@ impl HeldDecision {
 impl HeldFile {
     /// `None` if the path leads to no directory of files.
     fn new(site: &Site, served: &ServedPath<'_>, asked: &str, adjustments: &Adjustments) -> Option<HeldFile> {
-        let resolved = &served.resolution().resolved;
+        let resolved = &served.resolution.resolved;
         let (_, relative) = resolved.directory(served.path(asked))?;
         Some(HeldFile {
             route: match resolved {
