@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use sluice_files::directory::Directory;
 
 use crate::dispatch::config::Config;
-use crate::dispatch::route::Route;
+use crate::dispatch::route::{Route, RoutedPath};
 use crate::dispatch::site::Site;
 
 /// Directories within each other that are searched; real trees are not deeper.
@@ -113,7 +113,8 @@ impl Search<'_> {
         if self.route.is_some_and(|route| !route.when.is_empty()) {
             return true;
         }
-        let mut resolved = self.site.resolve(&path, None, None, &mut ());
+        let asked = RoutedPath::outside_request(&path);
+        let mut resolved = self.site.resolve(asked, &mut ());
         while let Ok(resolution) = resolved {
             let directory = resolution.resolved.directory(resolution.path(&path));
             if directory.is_some_and(|(directory, _)| directory.id() == self.directory.id()) {
@@ -123,7 +124,7 @@ impl Search<'_> {
                 return false;
             }
             let next = resolution.next_start(&resolution.adjustments);
-            resolved = self.site.resolve_from(next, &path, None, None, &mut ());
+            resolved = self.site.resolve_from(next, asked, &mut ());
         }
         false
     }

@@ -146,6 +146,7 @@ mod tests {
     use super::*;
     use crate::dispatch::config::Config;
     use crate::dispatch::resolve::Resolved;
+    use crate::dispatch::route::RoutedPath;
     use http::StatusCode;
     use sluice_settings::{
         Action, CompressionSettings, ErrorSettings, FileSettings, RouteSettings, ScriptSettings, Settings, SiteSettings,
@@ -185,7 +186,7 @@ mod tests {
 
     fn locate_path(config: &Config, path: &str) -> Result<(String, Option<String>), StatusCode> {
         let site = config.site(0);
-        let resolution = site.resolve(path, None, None, &mut ()).unwrap();
+        let resolution = site.resolve(RoutedPath::outside_request(path), &mut ()).unwrap();
         let Resolved::Route(route, kind, capture) = resolution.resolved else {
             panic!("no route for {path}");
         };

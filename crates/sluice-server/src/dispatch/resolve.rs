@@ -24,9 +24,9 @@ use sluice_files::records::Records;
 use sluice_http::fault::{Absent, ClientFault, Fault, RewriteMismatch};
 use sluice_http::target::{Target, has_dot_segment};
 use sluice_settings::Fallback;
-use sluice_settings::rule::{AccessUse, Adjustments, CertificateUse, Miss, Replacement, RequestAttributes, Scheme};
+use sluice_settings::rule::{AccessUse, Adjustments, CertificateUse, Miss, Replacement, Scheme};
 
-use crate::dispatch::route::{Capture, Route, RouteAction, RouteKind};
+use crate::dispatch::route::{Capture, Route, RouteAction, RouteKind, RoutedPath};
 use crate::dispatch::site::Site;
 
 /// The target of a path.
@@ -121,32 +121,26 @@ impl Trace for () {
 }
 
 impl Site {
-    /// Resolves a decoded path. Without attributes, as outside a request, routes with conditions are skipped.
-    /// Errors: the client's fault: a route rewrites the path to an invalid one.
+    /// Resolves a decoded path. Errors of the client: a route rewrites the path to an invalid one.
     pub(crate) fn resolve(
         &self,
-        path: &str,
-        query: Option<&str>,
-        attributes: Option<&RequestAttributes<'_>>,
+        asked: RoutedPath<'_>,
         trace: &mut impl Trace,
     ) -> Result<Box<Resolution<'_>>, Box<RewriteError>> {
-        self.resolve_from(ResumeAt::default(), path, query, attributes, trace)
+        self.resolve_from(ResumeAt::default(), asked, trace)
     }
 
     /// Resolves a decoded path from `start` on; errors as for `resolve`.
     pub(crate) fn resolve_from(
         &self,
         mut start: ResumeAt,
-        path: &str,
-        query: Option<&str>,
-        attributes: Option<&RequestAttributes<'_>>,
+        asked: RoutedPath<'_>,
         trace: &mut impl Trace,
     ) -> Result<Box<Resolution<'_>>, Box<RewriteError>> {
         let mut adjustments = start.adjustments.as_deref().cloned().unwrap_or_default();
         let mut rewritten = start.rewritten.take();
-        self.requirement(start.route, path, query, attributes, trace)
-            .add_to(&mut adjustments);
-        if let Some((route, kind, capture)) = self.refusal_above(&start, path, query, attributes) {
+        self.requirement(start.route, asked, trace).add_to(&mut adjustments);
+        if let Some((route, kind, capture)) = self.refusal_above(&start, asked) {
             adjustments.merge(&route.changes);
             trace.matched(route, None);
             return Ok(Box::new(Resolution {
@@ -158,27 +152,23 @@ impl Site {
             }));
         }
         for (number, route) in self.routes.iter().enumerate().skip(start.route) {
-            let (path, query) = match &rewritten {
-                None => (path, query),
-                Some(target) => (&*target.path, target.query.as_deref()),
-            };
-            if !trace.is_on() && route.begins_otherwise(path) {
+            let asked = rewritten.as_deref().map_or(asked, |target| asked.at(target));
+            if !trace.is_on() && route.begins_otherwise(asked.path) {
                 continue;
             }
             let index_of = start.index_of.as_deref();
-            let Some(capture) = try_route(route, path, query, attributes, index_of, &mut adjustments, trace) else {
+            let Some(capture) = try_route(route, asked, index_of, &mut adjustments, trace) else {
                 continue;
             };
             match &route.action {
                 RouteAction::Pass => trace.matched(route, None),
                 RouteAction::Rewrite(to) => {
-                    let target = match rewrite(route, to, path, query) {
+                    let target = match rewrite(route, to, asked.path, asked.query) {
                         Ok(target) => target,
                         Err(fault) => return Err(Box::new(RewriteError { fault, adjustments })),
                     };
                     trace.matched(route, Some(&target));
-                    let (path, query) = (&target.path, target.query.as_deref());
-                    self.requirement(number + 1, path, query, attributes, trace)
+                    self.requirement(number + 1, asked.at(&target), trace)
                         .add_to(&mut adjustments);
                     rewritten = Some(Box::new(target));
                     start.route = number + 1;
@@ -206,35 +196,21 @@ impl Site {
     }
 
     /// The route before the start of a resolution that refuses a path, if it is asked.
-    fn refusal_above(
-        &self,
-        start: &ResumeAt,
-        path: &str,
-        query: Option<&str>,
-        attributes: Option<&RequestAttributes<'_>>,
-    ) -> Option<(&Route, &RouteKind, Capture)> {
+    fn refusal_above(&self, start: &ResumeAt, asked: RoutedPath<'_>) -> Option<(&Route, &RouteKind, Capture)> {
         let end = if start.is_refused_above { start.route } else { 0 };
         self.routes[..end].iter().find_map(|route| {
             let kind = route.kind().filter(|kind| kind.is_refusal())?;
-            let capture = route.matches(path, query, attributes).ok()?;
-            Some((route, kind, capture))
+            Some((route, kind, route.matches(asked).ok()?))
         })
     }
 
     /// The requirements of the first `end` routes for a path, although they are not tried for it: a client certificate, and access rules. They
     /// only add to the requirements of the site or of the path before; exceptions are ignored.
-    pub(crate) fn requirement(
-        &self,
-        end: usize,
-        path: &str,
-        query: Option<&str>,
-        attributes: Option<&RequestAttributes<'_>>,
-        trace: &mut impl Trace,
-    ) -> Requirement<'_> {
+    fn requirement(&self, end: usize, asked: RoutedPath<'_>, trace: &mut impl Trace) -> Requirement<'_> {
         let until = self.guard_routes.partition_point(|number| *number < end);
         let routes = self.guard_routes[..until].iter().map(|number| &self.routes[*number]);
         let (mut certificate, mut access) = (None, None);
-        for route in routes.rev().filter(|route| route.guards(path, query, attributes)) {
+        for route in routes.rev().filter(|route| route.guards(asked)) {
             let is_new = (certificate.is_none() && route.changes.client_certificates == Some(CertificateUse::Required))
                 || (access.is_none() && matches!(route.changes.access.own, Some(AccessUse::Limited(_))));
             certificate = certificate.or(route.changes.client_certificates);
@@ -248,7 +224,7 @@ impl Site {
 }
 
 /// The requirements for a path of routes that are not tried for it.
-pub(crate) struct Requirement<'s> {
+struct Requirement<'s> {
     certificate: Option<CertificateUse>,
     access: Option<&'s AccessUse>,
 }
@@ -268,16 +244,14 @@ impl Requirement<'_> {
 /// its own is taken all the same.
 fn try_route(
     route: &Route,
-    path: &str,
-    query: Option<&str>,
-    attributes: Option<&RequestAttributes<'_>>,
+    asked: RoutedPath<'_>,
     index_of: Option<&str>,
     adjustments: &mut Adjustments,
     trace: &mut impl Trace,
 ) -> Option<Capture> {
-    let capture = match route.matches(path, query, attributes) {
+    let capture = match route.matches(asked) {
         Ok(capture) => capture,
-        Err(_) if route.requires_below(path, query, attributes) => {
+        Err(_) if route.requires_below(asked) => {
             if route.changes.client_certificates == Some(CertificateUse::Required) {
                 adjustments.client_certificates = Some(CertificateUse::Required);
             }
@@ -292,9 +266,7 @@ fn try_route(
             return None;
         }
     };
-    if let (Some(directory), Some(attributes)) = (index_of, attributes)
-        && redirects_to(route, path, query, directory, attributes)
-    {
+    if index_of.is_some_and(|directory| redirects_to(route, asked, directory)) {
         trace.skipped_for_index(route);
         return None;
     }
@@ -304,23 +276,18 @@ fn try_route(
     Some(capture)
 }
 
-/// Whether a route redirects from this path to that of its directory, on the same host.
-fn redirects_to(
-    route: &Route,
-    path: &str,
-    query: Option<&str>,
-    directory: &str,
-    attributes: &RequestAttributes<'_>,
-) -> bool {
-    let Some(to) = route.kind().and_then(|kind| kind.redirect()) else {
+/// Whether a route redirects a request from this path to that of its directory, on the same host.
+fn redirects_to(route: &Route, asked: RoutedPath<'_>, directory: &str) -> bool {
+    let to = route.kind().and_then(|kind| kind.redirect());
+    let (Some(to), Some(attributes)) = (to, asked.attributes) else {
         return false;
     };
     let scheme = match attributes.scheme {
         Scheme::Http => "http",
         Scheme::Https => "https",
     };
-    let captures = route.pattern.captures(path).unwrap_or_default();
-    let Ok(uri) = to.expand(&captures, query).parse::<Uri>() else {
+    let captures = route.pattern.captures(asked.path).unwrap_or_default();
+    let Ok(uri) = to.expand(&captures, asked.query).parse::<Uri>() else {
         return false;
     };
     uri.host().is_none_or(|host| host.eq_ignore_ascii_case(attributes.host))
@@ -342,11 +309,8 @@ pub(crate) fn rewrite(route: &Route, to: &Replacement, path: &str, query: Option
     let mut target = Target::parse(&text)?;
     // `/app/*` also matches `/app`; that path stays without a trailing slash.
     let is_bare = route.pattern.bare() == Some(path);
-    if let Some(without) = target
-        .path
-        .strip_suffix('/')
-        .filter(|without| is_bare && !without.is_empty())
-    {
+    let without = target.path.strip_suffix('/').filter(|_| is_bare);
+    if let Some(without) = without.filter(|without| !without.is_empty()) {
         target.path = without.into();
     }
     if target.query.is_none() {
@@ -384,14 +348,8 @@ impl<'s> Resolved<'s> {
 
 impl Resolution<'_> {
     /// Adds what the routes of the site require for another path of the same answer.
-    pub(crate) fn add_requirement(
-        &mut self,
-        site: &Site,
-        path: &str,
-        query: Option<&str>,
-        attributes: &RequestAttributes<'_>,
-    ) {
-        site.requirement(site.routes.len(), path, query, Some(attributes), &mut ())
+    pub(crate) fn add_requirement(&mut self, site: &Site, asked: RoutedPath<'_>) {
+        site.requirement(site.routes.len(), asked, &mut ())
             .add_to(&mut self.adjustments);
     }
 

@@ -11,6 +11,7 @@ use sluice_files::records::Records;
 use sluice_files::send_file::SendDirectories;
 use sluice_http::fault::{ClientFault, Fault, RefusedByRoute};
 use sluice_http::path_text::path_of;
+use sluice_http::target::Target;
 use sluice_script::exchange::job_limits;
 use sluice_script::pool::pools::Pools;
 use sluice_script::program::engine::{Engines, can_share_processes};
@@ -85,6 +86,34 @@ pub(crate) struct Refusal {
 /// the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Capture(Range<usize>);
+
+/// A path, with what the conditions of routes ask for.
+#[derive(Clone, Copy)]
+pub(crate) struct RoutedPath<'a> {
+    pub path: &'a str,
+    pub query: Option<&'a str>,
+    /// `None` outside a request, where routes with conditions do not match.
+    pub attributes: Option<&'a RequestAttributes<'a>>,
+}
+
+impl<'a> RoutedPath<'a> {
+    pub(crate) fn outside_request(path: &'a str) -> RoutedPath<'a> {
+        RoutedPath {
+            path,
+            query: None,
+            attributes: None,
+        }
+    }
+
+    /// The target, for the same request.
+    pub(crate) fn at(self, target: &'a Target) -> RoutedPath<'a> {
+        RoutedPath {
+            path: &target.path,
+            query: target.query.as_deref(),
+            ..self
+        }
+    }
+}
 
 impl Capture {
     pub(crate) fn of<'p>(&self, path: &'p str) -> &'p str {
@@ -185,14 +214,13 @@ impl Route {
     }
 
     /// Whether the route requires something for this path because it lies below one of its own.
-    pub(crate) fn requires_below(
-        &self,
-        path: &str,
-        query: Option<&str>,
-        attributes: Option<&RequestAttributes<'_>>,
-    ) -> bool {
+    pub(crate) fn requires_below(&self, asked: RoutedPath<'_>) -> bool {
         let below = self.required_below.as_ref();
-        below.is_some_and(|below| below.has(&self.pattern, path)) && self.when.miss(query, attributes).is_none()
+        below.is_some_and(|below| below.has(&self.pattern, asked.path)) && self.missed_condition(asked).is_none()
+    }
+
+    fn missed_condition(&self, asked: RoutedPath<'_>) -> Option<Miss<'_>> {
+        self.when.miss(asked.query, asked.attributes)
     }
 
     /// Whether the second byte of a path shows that the route is for other paths. That is so for most routes of a site.
@@ -202,8 +230,8 @@ impl Route {
     }
 
     /// Whether what the route says about certificates and access is meant for this path.
-    pub(crate) fn guards(&self, path: &str, query: Option<&str>, attributes: Option<&RequestAttributes<'_>>) -> bool {
-        self.matches(path, query, attributes).is_ok() || self.requires_below(path, query, attributes)
+    pub(crate) fn guards(&self, asked: RoutedPath<'_>) -> bool {
+        self.matches(asked).is_ok() || self.requires_below(asked)
     }
 
     pub(crate) fn kind(&self) -> Option<&RouteKind> {
@@ -240,21 +268,15 @@ impl Route {
             .for_each(|directory| directory.follow_links(follow));
     }
 
-    /// The captured part of the path if this route matches the request; otherwise the first condition that fails. Without
-    /// attributes, as outside a request, a route with conditions does not match.
-    pub(crate) fn matches(
-        &self,
-        path: &str,
-        query: Option<&str>,
-        attributes: Option<&RequestAttributes<'_>>,
-    ) -> Result<Capture, Miss<'_>> {
-        let conditions = || self.when.miss(query, attributes).map_or(Ok(()), Err);
+    /// The captured part of the path if this route matches the request; otherwise the first condition that fails.
+    pub(crate) fn matches(&self, asked: RoutedPath<'_>) -> Result<Capture, Miss<'_>> {
+        let conditions = || self.missed_condition(asked).map_or(Ok(()), Err);
         // A wildcard costs less than most conditions, a regular expression more.
         if matches!(self.pattern, Pattern::Regex(_)) {
             conditions()?;
-            return self.capture(path).ok_or(Miss::Path);
+            return self.capture(asked.path).ok_or(Miss::Path);
         }
-        let capture = self.capture(path).ok_or(Miss::Path)?;
+        let capture = self.capture(asked.path).ok_or(Miss::Path)?;
         conditions()?;
         Ok(capture)
     }
@@ -483,7 +505,10 @@ mod tests {
     }
 
     fn captured<'p>(route: &Route, path: &'p str) -> Option<&'p str> {
-        route.matches(path, None, None).ok().map(|capture| capture.of(path))
+        route
+            .matches(RoutedPath::outside_request(path))
+            .ok()
+            .map(|capture| capture.of(path))
     }
 
     #[test]
@@ -520,7 +545,9 @@ mod tests {
             (regex(r"^/admin\.cgi$"), "/admin.cgi/x", true),
             (regex(r"^/admin\.cgi$"), "/admin.cgix", false),
         ] {
-            let is_refused = refuse(Pattern::clone(&pattern)).matches(path, None, None).is_ok();
+            let is_refused = refuse(Pattern::clone(&pattern))
+                .matches(RoutedPath::outside_request(path))
+                .is_ok();
             assert_eq!(is_refused, expected, "{pattern} {path}");
         }
     }

@@ -42,7 +42,7 @@ use sluice_watch::Tracer;
 use crate::dispatch::Site;
 use crate::dispatch::found_script::{FoundScript, script_at};
 use crate::dispatch::resolve::{Resolution, Resolved, ResumeAt, Trace};
-use crate::dispatch::route::RouteKind;
+use crate::dispatch::route::{RouteKind, RoutedPath};
 use crate::serve::redirect::{self, Redirect};
 use crate::traffic_counts::AnsweredBy;
 use directory::ServedPath;
@@ -68,6 +68,19 @@ struct FileTerms {
 }
 
 impl<'a> RouteQuestion<'a> {
+    /// A target, as the routes see it.
+    pub(crate) fn asked(&'a self, target: &'a Target) -> RoutedPath<'a> {
+        self.asked_path(&target.path, target.query.as_deref())
+    }
+
+    fn asked_path(&'a self, path: &'a str, query: Option<&'a str>) -> RoutedPath<'a> {
+        RoutedPath {
+            path,
+            query,
+            attributes: Some(&self.attributes),
+        }
+    }
+
     fn files<'f>(
         &self,
         site: &'f Site,
@@ -307,26 +320,24 @@ fn decide_target<'s>(
             None => PathOrigin::Client,
             Some(_) => PathOrigin::Fallback,
         };
-        let query = current.query.as_deref();
-        let (decision, with_fallback) =
-            match site.resolve_from(resume_at, &current.path, query, Some(&asked.attributes), trace) {
-                Err(error) => {
-                    let decision = Decision {
-                        adjustments: error.adjustments,
-                        ..Decision::without_routes(Err(error.fault))
-                    };
-                    (decision, None)
-                }
-                Ok(mut resolution) => {
-                    resolution.keep_raw(current);
-                    let with_fallback = fallback::route_with_fallback(&resolution, origin);
-                    let fallback = FallbackUse::of(with_fallback, origin);
-                    (
-                        decide_by_route(site, asked, current, fallback, resolution, trace),
-                        with_fallback,
-                    )
-                }
-            };
+        let (decision, with_fallback) = match site.resolve_from(resume_at, asked.asked(current), trace) {
+            Err(error) => {
+                let decision = Decision {
+                    adjustments: error.adjustments,
+                    ..Decision::without_routes(Err(error.fault))
+                };
+                (decision, None)
+            }
+            Ok(mut resolution) => {
+                resolution.keep_raw(current);
+                let with_fallback = fallback::route_with_fallback(&resolution, origin);
+                let fallback = FallbackUse::of(with_fallback, origin);
+                (
+                    decide_by_route(site, asked, current, fallback, resolution, trace),
+                    with_fallback,
+                )
+            }
+        };
         let decided = match with_fallback {
             Some(route) if leads_to_nothing(&decision.answer) => {
                 let unserved = Unserved {
@@ -430,7 +441,7 @@ fn report(target: &Target, resolved: &Target, name: &str, access: &Access) -> Re
 /// Errors: there is no such script (404), or it cannot be run.
 pub(crate) fn agent_script(site: &Site, path: &str) -> Result<AgentScript, Fault> {
     let target = Target::parse(path)?;
-    let resolution = site.resolve(&target.path, None, None, &mut ())?;
+    let resolution = site.resolve(RoutedPath::outside_request(&target.path), &mut ())?;
     let target = resolution.rewritten.as_deref().unwrap_or(&target).clone();
     let absent = || Fault::from(ClientFault::NotFound(Absent::Route(path.into())));
     let found = script_at(site, &resolution.resolved, &target.path).ok_or_else(absent)?;

@@ -32,12 +32,8 @@ impl RouteOfFault {
             return None;
         }
         let mut route = RouteOfFault::default();
-        let attributes = request.question(exchange).attributes;
-        let query = target.query.as_deref();
-        request
-            .site()
-            .resolve(&target.path, query, Some(&attributes), &mut route)
-            .ok()?;
+        let question = request.question(exchange);
+        request.site().resolve(question.asked(target), &mut route).ok()?;
         (route.answer.is_some() || route.rewrite.is_some()).then_some(route)
     }
 }

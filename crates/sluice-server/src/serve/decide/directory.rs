@@ -98,17 +98,16 @@ pub(super) fn decide<'s>(
         // A rewrite has removed the slash; for a directory it is added again.
         let path = format!("{}/", asked.target.path);
         let query = asked.target.query.as_deref();
-        served
-            .resolution
-            .add_requirement(site, &path, query, &asked.asked.attributes);
+        let path = asked.asked.asked_path(&path, query);
+        served.resolution.add_requirement(site, path);
     }
     let asked_for = EarlierPath::of(&served.resolution.adjustments);
     let answer = look_up(site, &mut served, asked);
     if let (Some(start), Some(page)) = (start, &served.index) {
         // The page's own way through the routes, once more for the trace.
         trace.begin(page);
-        let query = asked.target.query.as_deref();
-        let _ = site.resolve_from(start, page, query, Some(&asked.asked.attributes), trace);
+        let page = asked.asked.asked_path(page, asked.target.query.as_deref());
+        let _ = site.resolve_from(start, page, trace);
     }
     // The changes are taken out: the gate applies them.
     let mut adjustments = std::mem::take(&mut served.resolution.adjustments);
@@ -275,7 +274,7 @@ fn find_index<'s>(
     let query = target.query.as_deref();
     let mut failed = None;
     for page in index_paths(site, &served.resolution, &target.path) {
-        let Ok(mut resolution) = site.resolve_from(start.clone(), &page, query, Some(&attributes), &mut ()) else {
+        let Ok(mut resolution) = site.resolve_from(start.clone(), asked.asked_path(&page, query), &mut ()) else {
             continue;
         };
         let page_path = resolution.path(&page);
@@ -316,11 +315,10 @@ fn find_index<'s>(
 
 /// Whether a directory has an index page, as for `find_index`.
 fn has_index(site: &Site, served: &ServedPath<'_>, path: AskedPath<'_>) -> Result<bool, Fault> {
-    let attributes = path.asked.attributes;
     let start = served.resolution.index_start(&path.original.path);
     let query = path.target.query.as_deref();
     for page in index_paths(site, &served.resolution, &path.target.path) {
-        let Ok(resolution) = site.resolve_from(start.clone(), &page, query, Some(&attributes), &mut ()) else {
+        let Ok(resolution) = site.resolve_from(start.clone(), path.asked.asked_path(&page, query), &mut ()) else {
             continue;
         };
         let page_path = resolution.path(&page);

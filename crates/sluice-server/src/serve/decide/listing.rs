@@ -13,6 +13,7 @@ use sluice_settings::template::Template;
 
 use crate::dispatch::found_script::script_at;
 use crate::dispatch::resolve::Resolution;
+use crate::dispatch::route::RoutedPath;
 use crate::dispatch::site::Site;
 use crate::serve::gate::{Verdict, judge};
 use crate::serve::identity::Identity;
@@ -31,7 +32,12 @@ pub(crate) fn list(
         attributes,
         identity,
     };
-    let mut resolution = site.resolve(&request.path, query, Some(&attributes), &mut ())?;
+    let asked = RoutedPath {
+        path: &request.path,
+        query,
+        attributes: Some(&view.attributes),
+    };
+    let mut resolution = site.resolve(asked, &mut ())?;
     loop {
         let made = match resolution.resolved.directory(resolution.path(&request.path)) {
             Some((directory, below)) if directory.is_listed() => listing::make(directory, below, request, &view),
@@ -42,7 +48,7 @@ pub(crate) fn list(
         match made {
             Err(fault) if fault.is_not_found() && resolution.goes_on() => {
                 let next = resolution.next_start(&resolution.adjustments);
-                resolution = site.resolve_from(next, &request.path, query, Some(&attributes), &mut ())?;
+                resolution = site.resolve_from(next, asked, &mut ())?;
             }
             made => return made,
         }
@@ -89,15 +95,17 @@ impl View<'_> {
 impl ListingSite for View<'_> {
     fn entry_kind(&self, path: &str, directory: &Directory, below: &str) -> EntryKind {
         // Links of a listing have no query.
-        let mut resolved = self.site.resolve(path, None, Some(&self.attributes), &mut ());
+        let asked = RoutedPath {
+            attributes: Some(&self.attributes),
+            ..RoutedPath::outside_request(path)
+        };
+        let mut resolved = self.site.resolve(asked, &mut ());
         while let Ok(mut resolution) = resolved {
             match self.entry_kind_at(&mut resolution, path, directory, below) {
                 Some(kind) => return kind,
                 None => {
                     let next = resolution.next_start(&resolution.adjustments);
-                    resolved = self
-                        .site
-                        .resolve_from(next, path, None, Some(&self.attributes), &mut ());
+                    resolved = self.site.resolve_from(next, asked, &mut ());
                 }
             }
         }
