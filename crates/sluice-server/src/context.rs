@@ -26,12 +26,10 @@ use crate::status::WorkerCounts;
 pub(crate) struct Context {
     pub(crate) worker: usize,
     pub(crate) state: Arc<ServerState>,
-    /// The state that the connections share.
     pub(crate) front: Rc<WorkerNet>,
     pub(crate) scripts: Rc<Scripts>,
     /// The log of faults, which counts those that repeat.
     pub(crate) fault_log: FaultLog,
-    /// The redirects that may lead in a circle.
     pub(crate) redirect_loops: RedirectLoops,
     pub(crate) counts: Arc<WorkerCounts>,
     pub(crate) in_progress: Rc<InProgress>,
@@ -44,7 +42,6 @@ pub(crate) struct Context {
     clocks: Cell<Arrival>,
 }
 
-/// A moment by both clocks.
 #[derive(Clone, Copy)]
 pub(crate) struct Arrival {
     pub at: SystemTime,
@@ -112,7 +109,6 @@ pub(crate) struct HeldConfig {
     /// Shared separately, because an exchange keeps its log to the end of its body, but not the rest of a replaced
     /// configuration.
     pub(crate) logs: Rc<[SiteLog]>,
-    /// The numbers of the sites among the series of counters.
     pub(crate) site_numbers: Box<[u16]>,
 }
 

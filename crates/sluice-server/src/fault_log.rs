@@ -86,7 +86,6 @@ impl FaultLog {
         }
     }
 
-    /// Logs the counts of the intervals that are over.
     pub(crate) fn advance(&self) {
         let now = Instant::now();
         for (kind, limited) in &*self.kinds.borrow() {

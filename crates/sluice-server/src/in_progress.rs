@@ -18,7 +18,6 @@ use sluice_watch::{Stage, TracedRequest, Tracer};
 /// Requests of one worker that a report describes; the oldest of them are chosen.
 const DESCRIBED_MAX: usize = 5000;
 
-/// Unused parts that are kept for the next exchanges.
 const SPARE_MAX: usize = 256;
 
 #[derive(Default)]
@@ -43,7 +42,6 @@ struct Spare {
 pub(crate) struct NewEntry {
     pub place: EntryNumber,
     pub progress: Rc<Progress>,
-    /// The place for those who watch it, and for its stage.
     pub tracer: Tracer,
 }
 
@@ -71,11 +69,9 @@ struct Entry {
     handler: Option<&'static str>,
     progress: Rc<Progress>,
     tracer: Tracer,
-    /// No watch joins it.
     is_exempt: bool,
 }
 
-/// A request in progress that a watch may join.
 pub(crate) struct Watchable {
     pub view: RequestView,
     pub listener: Option<usize>,
@@ -191,7 +187,6 @@ impl InProgress {
         entries.entries.len() - entries.free.len()
     }
 
-    /// The oldest of them, in any order.
     pub(crate) fn views(&self) -> Vec<RequestView> {
         let entries = self.0.borrow();
         let mut all: Vec<&Entry> = entries.entries.iter().flatten().collect();

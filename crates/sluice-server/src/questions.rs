@@ -27,7 +27,6 @@ pub(crate) type WorkerQuestion = Box<dyn FnOnce(&WorkerView) + Send>;
 pub(crate) struct Questions(Box<[mpsc::Sender<WorkerQuestion>]>);
 
 impl Questions {
-    /// Creates the queue of each worker, and returns their receiving ends.
     pub(crate) fn new(workers: usize) -> (Questions, Vec<mpsc::Receiver<WorkerQuestion>>) {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| mpsc::channel(QUESTIONS_MAX)).unzip();
         (Questions(senders.into_boxed_slice()), receivers)
@@ -57,7 +56,6 @@ impl Questions {
     }
 }
 
-/// Answers the questions to a worker, until the server ends.
 pub(crate) async fn answer(view: WorkerView, mut questions: mpsc::Receiver<WorkerQuestion>) {
     while let Some(question) = questions.recv().await {
         question(&view);

@@ -18,10 +18,8 @@ const TIMES: u32 = 10;
 /// These times are within this span, because a person may ask for a page again and again.
 const SPAN: Duration = Duration::from_secs(10);
 
-/// Clients and URLs that are remembered.
 const ENTRIES_MAX: usize = 64;
 
-/// A line is logged this often at most.
 const QUIET: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
@@ -43,7 +41,6 @@ pub(crate) struct Redirected<'a> {
     pub peer: Option<IpAddr>,
     /// Whether the client uses https, as far as the server believes it.
     pub is_https: bool,
-    /// Whether a trusted proxy forwards for the client.
     pub is_forwarded: bool,
     pub method: &'a str,
     pub host: &'a str,
@@ -52,7 +49,6 @@ pub(crate) struct Redirected<'a> {
 }
 
 impl RedirectLoops {
-    /// Notes a response, and logs that it is part of a loop.
     pub(crate) fn note<T>(&self, response: &Response<T>, redirected: &Redirected<'_>) {
         if !response.status().is_redirection() {
             return;
@@ -84,7 +80,6 @@ impl RedirectLoops {
         tracing::warn!("{}", Escaped(format_args!("{text}")));
     }
 
-    /// Whether this is the last of the times that make a loop.
     fn is_repeated(&self, key: u64, now: Instant) -> bool {
         let mut entries = self.entries.borrow_mut();
         if let Some(entry) = entries.iter_mut().find(|entry| entry.key == key) {
@@ -163,7 +158,6 @@ impl Redirected<'_> {
     }
 }
 
-/// Whether a proxy says that its client uses https.
 fn says_https(fields: &HeaderMap) -> bool {
     let last = |name: &str| {
         let value = fields.get_all(name).iter().next_back()?.to_str().ok()?;

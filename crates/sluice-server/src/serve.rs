@@ -180,7 +180,6 @@ async fn unless_ended<T>(
     .await
 }
 
-/// Has an exchange note the site of its request.
 fn note_site(exchange: &mut Exchange, request: &Request, connection: &Connection) {
     exchange.entry.site = request.config.site_numbers[request.site];
     watched_decision::site(exchange, request, connection.peer().listener());
@@ -189,7 +188,6 @@ fn note_site(exchange: &mut Exchange, request: &Request, connection: &Connection
     }
 }
 
-/// Notes a redirect, which may lead the client in a circle.
 fn note_redirect(exchange: &Exchange, request: &Request, response: &Response<ResponseBody>) {
     if !response.status().is_redirection() {
         return;
@@ -207,7 +205,6 @@ fn note_redirect(exchange: &Exchange, request: &Request, response: &Response<Res
     exchange.context.redirect_loops.note(response, &redirected);
 }
 
-/// Completes the response.
 fn finish(
     response: Response<ResponseBody>,
     mut exchange: Box<Exchange>,
@@ -243,7 +240,6 @@ fn end_with_connection(response: &mut Response<ResponseBody>) {
     say_close(response);
 }
 
-/// Says that the connection ends with this response.
 fn say_close(response: &mut Response<ResponseBody>) {
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(header::CONNECTION, close);

@@ -66,7 +66,6 @@ pub struct Server {
     activity: activity::Thread,
 }
 
-/// Connects the server to its launcher: at the other end of a socket, or in threads of this process.
 fn connect_launcher(settings: &Settings, socket: Option<OwnedFd>) -> Result<RemoteLauncher, StartError> {
     let launcher = match socket {
         Some(socket) => RemoteLauncher::start(socket),
@@ -119,7 +118,6 @@ impl Server {
         Arc::clone(&self.state.launcher)
     }
 
-    /// Starts as `start` does, with the caller's gate, and sockets as `bind` makes them.
     fn start_with(
         settings: &Settings,
         gate: Gate,
@@ -259,7 +257,6 @@ impl Server {
         Ok(())
     }
 
-    /// Opens a configuration that follows the present one, for these addresses.
     fn open_config(&self, settings: &Settings, addresses: &[ListenAddress]) -> Result<Config, OpenError> {
         let before = self.state.config.load();
         open_config(settings, addresses, &self.state.log, Some(&before))
@@ -452,7 +449,6 @@ fn shown(addresses: &Addresses) -> Vec<String> {
     addresses.open().iter().map(ToString::to_string).collect()
 }
 
-/// Starts the threads of the workers, each with its end of the listeners and of the questions.
 fn start_workers(
     state: &Arc<ServerState>,
     gate: &Arc<Gate>,
@@ -511,7 +507,6 @@ pub fn exposed_programs(settings: &Settings, entries_max: usize) -> Result<Vec<E
     searched.map_err(|error| StartError(error.to_string()))
 }
 
-/// Logs what the administrator may want to know of a configuration that is in force.
 fn log_notices(config: &Config) {
     config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
     config.weak_hashes().iter().for_each(|line| tracing::warn!("{line}"));
@@ -558,7 +553,6 @@ fn advance(phase: &mut Phase, to: Phase) -> bool {
     is_new
 }
 
-/// The hub of the watches, which does not show what the settings say.
 fn watches(settings: &Settings) -> Arc<Hub> {
     let hub = Hub::new();
     hub.set_masks(masks(&settings.watch));

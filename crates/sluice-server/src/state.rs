@@ -26,32 +26,26 @@ use sluice_net::reverse_dns::ReverseDns;
 
 pub(crate) struct ServerState {
     pub config: Arc<ArcSwap<Config>>,
-    /// The protocols of each listener, in the order of the listeners.
     pub listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
     pub addresses: ArcSwap<Vec<String>>,
     pub certificates: ArcSwap<Vec<CertificateStatus>>,
     /// The faults of its settings, which its start has tolerated.
     pub tolerated: ArcSwap<Tolerated>,
-    /// The process, or the threads, that start scripts.
     pub launcher: Arc<RemoteLauncher>,
     pub log: Log,
     /// The budgets that the scripts of all workers share.
     pub resources: Arc<Resources>,
-    /// The proofs of users, and wrong passwords.
     pub access: Arc<AccessControl>,
     pub reverse_dns: Option<Arc<ReverseDns>>,
     /// The number of descriptors that a script may have, if limited.
     pub script_files_max: Option<u64>,
     /// The number of workers with exchanges under way, while the server drains.
     pub busy_workers: watch::Sender<usize>,
-    /// The active watches, and what must not be shown.
     pub watches: Arc<Hub>,
     pub ids: IdSource,
     pub statistics: Statistics,
     pub questions: Questions,
-    /// The commands of the reports to the program.
     pub commands: mpsc::Sender<CommandRequest>,
-    /// The tokens and the live pages of the visitors of reports.
     pub visitors: Visitors,
     pub described: Described,
 }

@@ -24,17 +24,14 @@ const OTHER_SITES: &str = "other";
 /// The name for requests whose site is not known: their head was not usable, or no site has their host.
 const UNKNOWN_SITE: &str = "-";
 
-/// The counters of all workers, with their history.
 pub(crate) struct Statistics {
     started: SystemTime,
     pub connections_max: usize,
     workers: Box<[Arc<WorkerCounts>]>,
     /// The sums at each of the last seconds, the oldest first.
     seconds: Mutex<VecDeque<Second>>,
-    /// The exchanges at the last reset, with its time.
     at_reset: Mutex<Option<Traffic>>,
     pub activity: Arc<Recorder>,
-    /// The sites whose exchanges are counted by themselves.
     sites: SeriesNames<String>,
 }
 
@@ -67,7 +64,6 @@ impl Statistics {
         &self.workers[index]
     }
 
-    /// The start of the server, seconds since 1970.
     pub(crate) fn started(&self) -> u64 {
         status::unix_seconds(self.started)
     }
@@ -80,12 +76,10 @@ impl Statistics {
         status::sum(&self.workers, self.connections_max)
     }
 
-    /// The exchanges that have ended since the start.
     pub(crate) fn traffic(&self) -> Traffic {
         status::traffic(&self.workers, self.started())
     }
 
-    /// The exchanges that have ended since the last reset.
     pub(crate) fn traffic_since_reset(&self) -> Traffic {
         let traffic = self.traffic();
         match &*self.at_reset.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -116,7 +110,6 @@ impl Statistics {
         });
     }
 
-    /// The activity in each second of the last minute.
     pub(crate) fn minute(&self) -> LastMinute {
         let seconds = self.seconds();
         let each = |of: fn(&Second) -> u64| -> Vec<u64> {

@@ -65,7 +65,6 @@ fn class(status: Option<StatusCode>) -> usize {
     }
 }
 
-/// The counters of the file cache as others see them.
 pub(crate) fn cache_status(counters: &CacheCounters) -> CacheStatus {
     CacheStatus {
         files: counters.files,
@@ -110,12 +109,10 @@ pub(crate) fn traffic(workers: &[Arc<WorkerCounts>], started: u64) -> Traffic {
     traffic
 }
 
-/// The bytes of the bodies of requests that all workers have received.
 pub(crate) fn received_bytes(workers: &[Arc<WorkerCounts>]) -> u64 {
     workers.iter().map(|worker| worker.received_bytes.value()).sum()
 }
 
-/// Seconds since 1970.
 pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())

@@ -38,18 +38,15 @@ pub(crate) struct Ended<'a> {
     /// `None` if no response was made, because its client had left.
     pub status: Option<StatusCode>,
     pub answered: AnsweredBy,
-    /// Bytes of the body of the request, and of the response.
     pub received_bytes: u64,
     pub body_bytes: u64,
     pub is_truncated: bool,
     /// `None` if no response was made, or the request had no usable head.
     pub times: Option<ResponseTimes>,
-    /// The numbers of its site and of its script among the series of counters.
     pub site: u16,
     pub script: u16,
 }
 
-/// When a response was made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResponseTimes {
     /// The time from the head of the request to the first byte of the response.

@@ -34,7 +34,6 @@ const TICK: Duration = Duration::from_secs(1);
 /// interrupted at any point (`sluice_files::records::stream_lf`).
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A worker: its parts, and the phases of the server.
 struct Worker {
     context: Rc<Context>,
     /// In the order in which they end.
@@ -155,7 +154,6 @@ impl Worker {
         }
     }
 
-    /// Serves until the server drains, and then ends its parts.
     async fn run(&self) {
         self.context.front.closing().await;
         part::end(&self.parts, || phase::reached(&self.phases, Phase::Ending)).await;

@@ -29,7 +29,6 @@ use crate::dispatch::withheld::{self, withheld_files};
 pub(crate) struct Config {
     sites: Vec<Arc<Site>>,
     names: SiteNames,
-    /// The configured addresses of the listeners, in their order.
     addresses: Vec<ListenAddress>,
     unknown_hosts: UnknownHosts,
     pub limits: Limits,
@@ -37,7 +36,6 @@ pub(crate) struct Config {
     pub cache: Option<FileCache>,
     pub limit_tables: Arc<LimitTables>,
     users: Vec<Arc<UserStore>>,
-    /// The authentication agents that come with the server.
     pub agents: OwnAgents,
     /// Lines for the log about files that are not sent although they lie below a served directory.
     pub notices: Vec<String>,
@@ -66,7 +64,6 @@ impl Config {
         Ok(config)
     }
 
-    /// Opens a configuration as `open` does, but never sends `withheld`.
     pub(crate) fn open_withholding(
         settings: &Settings,
         addresses: &[ListenAddress],
@@ -111,7 +108,6 @@ impl Config {
         Ok(())
     }
 
-    /// The same configuration with an empty cache. `None` if it has no cache.
     pub(crate) fn with_empty_cache(&self) -> Option<Config> {
         Some(Config {
             cache: Some(self.cache.as_ref()?.empty_copy()),
@@ -120,7 +116,6 @@ impl Config {
         })
     }
 
-    /// Goes on with the counters of the cache of a configuration that this one replaces.
     pub(crate) fn continue_counters(&mut self, replaced: &Config) {
         if let (Some(cache), Some(replaced)) = (&self.cache, &replaced.cache) {
             self.cache = Some(cache.continuing(replaced));
@@ -134,7 +129,6 @@ impl Config {
         users.find(is_same).or_else(|| self.users.iter().find(is_equal))
     }
 
-    /// A line about each kind of weak hash in the users files.
     pub(crate) fn weak_hashes(&self) -> BTreeSet<String> {
         // Several realms may have the same file.
         self.users.iter().flat_map(|store| store.weak_hashes()).collect()
@@ -178,7 +172,6 @@ impl Config {
         }
     }
 
-    /// Whether the site for a host is served on an address.
     pub(crate) fn is_served_on(&self, host: &str, listener: usize) -> bool {
         let chosen = self.names.choose(host, Some(listener));
         chosen.is_some_and(|(number, _)| self.names.is_on(number, listener))

@@ -18,7 +18,6 @@ use crate::dispatch::site::Site;
 /// Directories within each other that are searched; real trees are not deeper.
 const DEPTH_MAX: usize = 32;
 
-/// Names that are kept for the message.
 const NAMES_MAX: usize = 3;
 
 /// Endings of names of programs that web servers run.

@@ -26,7 +26,6 @@ struct Entry {
     known: Rc<KnownHost>,
 }
 
-/// A host that is served, and its site.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KnownHost {
     /// The text that names it, as the field Host of the request that scripts get.
@@ -65,7 +64,6 @@ impl<C> Hosts<C> {
 }
 
 impl<C> KnownHosts<C> {
-    /// The host and site that this text has led to before, on this listener and by this configuration.
     pub(crate) fn find(&self, config: &Rc<C>, listener: usize, text: &[u8]) -> Option<Rc<KnownHost>> {
         let hosts = self.0.borrow();
         if hosts.config.as_ptr() != Rc::as_ptr(config) {

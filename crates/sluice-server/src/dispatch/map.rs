@@ -33,7 +33,6 @@ impl Map for Site {
         served.map(Directory::path).or_else(app).unwrap_or(Path::new(""))
     }
 
-    /// The mapping of a path outside a request: routes with conditions are skipped.
     fn file_of(&self, path: &str) -> Option<PathBuf> {
         let resolution = self.resolve(RoutedPath::outside_request(path), &mut ()).ok()?;
         self.file_at(&resolution.resolved, resolution.path(path))

@@ -28,7 +28,6 @@ impl PathsBelow {
         }
     }
 
-    /// Notes the suffixes of the site's scripts, which are known after the routes.
     pub(crate) fn note_suffixes(&mut self, suffixes: &Arc<[String]>) {
         self.suffixes = Arc::clone(suffixes);
     }

@@ -20,7 +20,6 @@ use sluice_script::route::{Script, ScriptRoute};
 use sluice_settings::ScriptUser;
 use sluice_settings::permission::{Use, denial_of_script, explained, is_permitted_by_bits};
 
-/// The program that runs the file of a script.
 pub(super) enum Runner {
     Itself,
     Interpreter(PathBuf),
@@ -122,7 +121,6 @@ pub(super) fn check(
     })
 }
 
-/// The metadata of the file of a script; the fault if the system refuses them.
 pub(super) fn stat(file: &Path) -> Result<Metadata, Fault> {
     metadata(file, Links::Followed).map_err(|error| fault_of(file, error))
 }

@@ -29,7 +29,6 @@ use sluice_settings::rule::{AccessUse, Adjustments, CertificateUse, Miss, Replac
 use crate::dispatch::route::{Capture, Route, RouteAction, RouteKind, RoutedPath};
 use crate::dispatch::site::Site;
 
-/// The target of a path.
 pub(crate) enum Resolved<'s> {
     /// A route that answers, its kind, and the captured part of the path.
     Route(&'s Route, &'s RouteKind, Capture),
@@ -47,14 +46,12 @@ pub(crate) struct Resolution<'s> {
     pub adjustments: Adjustments,
     /// The route after the last one that rewrote the path: an index page of the directory, and a fallback, are resolved from there.
     start: ResumeAt,
-    /// The number of the route after the one that answers.
     next: usize,
 }
 
 /// Where a resolution begins: at the first route, or after those that led to the directory of an index page.
 #[derive(Clone, Default)]
 pub(crate) struct ResumeAt {
-    /// The number of the first route that is tried.
     route: usize,
     /// The changes of the routes before it. Boxed, because there are seldom any, and a decision moves them with it.
     adjustments: Option<Box<Adjustments>>,
@@ -79,14 +76,11 @@ impl From<Box<RewriteError>> for Fault {
     }
 }
 
-/// A record of the routes that were tried.
 pub(crate) trait Trace {
-    /// Whether anything is recorded.
     fn is_on(&self) -> bool {
         true
     }
 
-    /// The resolution of this path begins.
     fn begin(&mut self, _path: &str) {}
 
     fn skipped(&mut self, _route: &Route, _miss: Miss<'_>) {}
@@ -107,7 +101,6 @@ pub(crate) trait Trace {
     fn refuses_link(&mut self, _route: &Route, _link: &Absent) {}
 }
 
-/// The next attempt if a file does not exist.
 #[derive(Clone, Copy)]
 pub(crate) enum FallbackTo<'a> {
     Path(&'a Target),
@@ -223,7 +216,6 @@ impl Site {
     }
 }
 
-/// The requirements for a path of routes that are not tried for it.
 struct Requirement<'s> {
     certificate: Option<CertificateUse>,
     access: Option<&'s AccessUse>,
@@ -340,7 +332,6 @@ impl<'s> Resolved<'s> {
         }
     }
 
-    /// How the files of the directory are converted to lines, if they consist of records.
     pub(crate) fn records(&self) -> Option<&'s Records> {
         self.kind()?.records()
     }
@@ -382,7 +373,6 @@ impl Resolution<'_> {
         }
     }
 
-    /// Whether the next routes are tried where the path leads to nothing.
     pub(crate) fn goes_on(&self) -> bool {
         let kind = self.resolved.kind();
         kind.is_some_and(|kind| kind.fallback().last() == Some(&Fallback::NextRoute))

@@ -28,11 +28,9 @@ use sluice_settings::{
 use crate::dispatch::paths_below::{PathsBelow, leading_parts};
 use crate::dispatch::suffix_scripts::SuffixScripts;
 
-/// A route of a site, ready for use.
 pub(crate) struct Route {
     /// Different for each route that this process has opened, before a reload and after it.
     pub number: u64,
-    /// The place in the configuration.
     pub origin: String,
     pub comment: Option<String>,
     pub blocks: Vec<String>,
@@ -49,7 +47,6 @@ pub(crate) struct Route {
     second_byte: Option<u8>,
 }
 
-/// The action of a route on a request that it matches.
 pub(crate) enum RouteAction {
     Answer(RouteKind),
     /// The next route is tried, with another target.
@@ -68,10 +65,8 @@ pub(crate) enum RouteKind {
 
 pub(crate) struct RouteFiles {
     pub directory: Directory,
-    /// How its files are converted to lines, if they consist of records.
     pub records: Option<Records>,
     pub scripts: Option<SuffixScripts>,
-    /// The attempts if a file does not exist.
     pub fallback: Vec<Fallback>,
 }
 
@@ -105,7 +100,6 @@ impl<'a> RoutedPath<'a> {
         }
     }
 
-    /// The target, for the same request.
     pub(crate) fn at(self, target: &'a Target) -> RoutedPath<'a> {
         RoutedPath {
             path: &target.path,
@@ -208,7 +202,6 @@ impl Route {
         }
     }
 
-    /// Whether the route says who may have an answer.
     pub(crate) fn is_guard(&self) -> bool {
         self.changes.client_certificates.is_some() || self.changes.access.own.is_some()
     }
@@ -261,7 +254,6 @@ impl Route {
         served_mut(&mut self.action).into_iter().chain(sent)
     }
 
-    /// Sets which symbolic links that leave its directories are followed.
     pub(crate) fn follow_links(&mut self, follow: FollowLinks) {
         self.follow_links = follow;
         self.directories_mut()
@@ -325,13 +317,11 @@ impl RouteKind {
         Some(&self.files()?.directory)
     }
 
-    /// The programs among the files of the route, and the directory of these files.
     pub(crate) fn programs(&self) -> Option<(&Directory, &SuffixScripts)> {
         let files = self.files()?;
         Some((&files.directory, files.scripts.as_ref()?))
     }
 
-    /// How the files of the route are converted to lines, if they consist of records.
     pub(crate) fn records(&self) -> Option<&Records> {
         self.files()?.records.as_ref()
     }
@@ -348,12 +338,10 @@ impl RouteKind {
         self.programs().map_or(&[], |(_, scripts)| &scripts.index)
     }
 
-    /// The attempts if a path of the route leads to no file.
     pub(crate) fn fallback(&self) -> &[Fallback] {
         self.files().map_or(&[], |files| &files.fallback)
     }
 
-    /// The replacement that makes the location, if the route redirects.
     pub(crate) fn redirect(&self) -> Option<&Replacement> {
         match self {
             RouteKind::Redirect { to, .. } => Some(to),
@@ -410,7 +398,6 @@ impl RouteFiles {
 }
 
 impl Refusal {
-    /// The refusal as the client's fault; `origin` is the place of the route in the configuration.
     pub(crate) fn fault(&self, origin: &str) -> Fault {
         Fault::from(ClientFault::Refused(Box::new(RefusedByRoute {
             status: self.status,
@@ -437,7 +424,6 @@ fn status_of(status: u16, settings: &RouteSettings) -> Result<StatusCode, OpenEr
     StatusCode::from_u16(status).map_err(|_| OpenError::new(&settings.origin, format!("no such status: {status}")))
 }
 
-/// Opens the directories of the files that the route's scripts may name instead of a body.
 fn open_send_directories(settings: &RouteSettings) -> Result<SendDirectories, OpenError> {
     let mut directories = SendDirectories::default();
     if let Some(script) = settings.action.script() {

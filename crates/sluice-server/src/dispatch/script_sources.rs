@@ -25,7 +25,6 @@ struct SourcePath {
     path: PathBuf,
     /// The suffixes of the files in it that need no execute bit to be run, or are loaded by those that are run.
     suffixes: Vec<String>,
-    /// Whether every file in it may be a script.
     is_any_file: bool,
 }
 
@@ -49,7 +48,6 @@ impl ScriptSources {
         Ok(sources)
     }
 
-    /// Withholds the script sources that lie below a directory from which files are sent.
     pub(crate) fn withhold_from(&self, directory: &mut Directory) {
         for source in &self.paths {
             directory.withhold(&source.path);
@@ -134,7 +132,6 @@ fn source_paths(settings: &SiteSettings) -> impl Iterator<Item = SourcePath> {
     })
 }
 
-/// The directories of a site whose files are sent, except those with certain suffixes.
 fn suffix_sources(settings: &SiteSettings) -> impl Iterator<Item = SuffixSources> {
     settings.routes.iter().filter_map(|route| match &route.action {
         Action::Files(files) => Some(SuffixSources {
@@ -148,7 +145,6 @@ fn suffix_sources(settings: &SiteSettings) -> impl Iterator<Item = SuffixSources
     })
 }
 
-/// The root of a site, with each pattern of paths below it that are scripts.
 fn script_patterns(settings: &SiteSettings) -> Vec<(PathBuf, Pattern)> {
     let Some(root) = settings.root.as_deref().map(real_or_future_path) else {
         return Vec::new();

@@ -19,9 +19,7 @@ use crate::dispatch::route::{Route, open_directory};
 /// The pattern of the files that `convert = "rewrite"` leaves beside those that it has rewritten.
 const ORIGINALS: &str = "*.orig";
 
-/// A virtual host, ready for use.
 pub(crate) struct Site {
-    /// The place in the configuration.
     pub origin: String,
     pub hosts: Vec<String>,
     /// The addresses on which it is served, for people; empty for all.
@@ -41,7 +39,6 @@ pub(crate) struct Site {
     pub listing_template: Option<Template>,
     pub compression: Arc<Compression>,
     pub errors: ErrorSettings,
-    /// The fields in which a trusted proxy names the user, for any route.
     pub user_fields: Box<[HeaderName]>,
 }
 
@@ -114,7 +111,6 @@ impl Site {
         self.root.iter_mut().chain(routes)
     }
 
-    /// Every directory that files of a route or of the root are sent from.
     pub(crate) fn directories(&self) -> impl Iterator<Item = &Directory> {
         let routes = self.routes.iter().filter_map(|route| route.kind()?.directory());
         self.root.iter().chain(routes)

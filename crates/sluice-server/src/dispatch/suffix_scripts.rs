@@ -17,7 +17,6 @@ use crate::dispatch::program::{Runner, check, fault_of};
 use crate::dispatch::route::open_script;
 
 pub(crate) struct SuffixScripts {
-    /// The endings of their names, in lower case.
     suffixes: Vec<String>,
     /// The index pages that are scripts: `index.php`. They come after those of the site.
     pub index: Vec<String>,

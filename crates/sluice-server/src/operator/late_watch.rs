@@ -18,7 +18,6 @@ use crate::context::Context;
 use crate::in_progress::{NewRequest, RequestView, Watchable};
 use crate::operator::state_of;
 
-/// Has the watches that have begun join the requests in progress of a worker.
 pub(crate) fn join(context: &Context) {
     let watches = context.front.watches();
     let generation = watches.generation();

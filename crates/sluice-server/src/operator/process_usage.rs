@@ -14,7 +14,6 @@ use tokio::time::{Instant, sleep_until};
 /// Processes whose proportional set size is read: counting the pages of a large process takes a millisecond.
 const PSS_MAX: usize = 256;
 
-/// How long a report waits for these files.
 const READING_MAX: Duration = Duration::from_secs(1);
 
 /// Clock ticks in a second, of /proc/PID/stat. The same on every Linux of this century (`getconf CLK_TCK`).

@@ -100,7 +100,6 @@ fn note_rules(exchange: &mut Exchange, request: &mut Request, access: &Access, n
     granted
 }
 
-/// A rule and what it says, for WATCH.
 fn rule_text(
     exchange: &Exchange,
     access: &AccessSettings,
@@ -249,7 +248,6 @@ fn attempt_text(name: &str, attempt: Option<&Attempt>) -> String {
     format!("user {name:?}: the password {known}")
 }
 
-/// Asks the agent of a realm, unless its answer is known.
 fn ask_agent(
     control: &AccessControl,
     exchange: &Exchange,
@@ -297,7 +295,6 @@ fn ask_agent(
     }
 }
 
-/// The question to the access control about these credentials.
 fn question<'a>(
     exchange: &Exchange,
     request: &Request,

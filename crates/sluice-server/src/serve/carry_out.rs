@@ -94,7 +94,6 @@ fn respond(exchange: &Exchange, request: &Request, passed: Passed) -> Result<Res
     }
 }
 
-/// Sends a file that a script names, with the answers that a thread has noted.
 fn send_named(
     exchange: &Exchange,
     request: &Request,
@@ -199,7 +198,6 @@ pub(crate) async fn wait_for(
     }))
 }
 
-/// Goes on with what was left to another thread.
 fn go_on(
     gate: &Gate,
     exchange: &mut Exchange,
@@ -233,7 +231,6 @@ fn send_file(
     respond(exchange, request, passed)
 }
 
-/// The listing, made by a thread that may wait.
 async fn list(
     exchange: &Exchange,
     request: &Request,
@@ -269,7 +266,6 @@ fn script_user(granted: &Granted) -> ScriptUser {
     }
 }
 
-/// The script's task, and the directories of the files that it may name.
 fn task(
     exchange: &Exchange,
     request: &mut Request,

@@ -28,9 +28,7 @@ pub(crate) struct Client {
     pub peer: IpAddr,
     /// Whether the client uses https, to this server or to the proxy.
     pub is_https: bool,
-    /// Whether a trusted proxy forwards for it.
     pub is_forwarded: bool,
-    /// The TLS parameters of the connection; `None` in clear text.
     pub tls_info: Option<Rc<TlsInfo>>,
     name: Option<Arc<Lookup>>,
 }

@@ -56,11 +56,9 @@ pub(crate) struct RouteQuestion<'a> {
     pub attributes: RequestAttributes<'a>,
     pub cache: Option<&'a FileCache>,
     pub variants: Variants,
-    /// The tracer of the exchange, for the events of files.
     pub tracer: &'a Tracer,
 }
 
-/// The terms of the routes on which a file is sent.
 #[derive(Clone, Copy)]
 struct FileTerms {
     cache_use: CacheUse,
@@ -68,7 +66,6 @@ struct FileTerms {
 }
 
 impl<'a> RouteQuestion<'a> {
-    /// A target, as the routes see it.
     pub(crate) fn asked(&'a self, target: &'a Target) -> RoutedPath<'a> {
         self.asked_path(&target.path, target.query.as_deref())
     }
@@ -113,7 +110,6 @@ pub(crate) enum AskedFor {
     Https(u16, Box<Uri>),
 }
 
-/// Whether compressed variants of a file are looked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Variants {
     /// The variants that the site and the route offer.
@@ -133,12 +129,9 @@ pub(crate) struct Decision<'s> {
 
 pub(crate) enum Answer {
     Redirect(Redirect),
-    /// `OPTIONS *`.
     ServerOptions,
-    /// OPTIONS for a file or directory.
     FileOptions,
     File(Selected),
-    /// A file that a script names instead of a body.
     SendFile(Box<SendFile>),
     Listing(Box<ListingRequest>),
     Script(Box<ScriptTarget>),
@@ -146,10 +139,8 @@ pub(crate) enum Answer {
 }
 
 pub(crate) struct ReportAnswer {
-    /// The name: the path below that of the route.
     pub name: String,
     pub query: Option<String>,
-    /// The rules that let the visitor have it.
     pub access: Access,
 }
 
@@ -158,17 +149,13 @@ pub(crate) struct ScriptTarget {
     pub script: Script,
     /// The target that led to it, after rewriting.
     pub target: Target,
-    /// Whether the route lets its output be compressed.
     pub compress: bool,
-    /// The directories of the files that it may name.
     pub send_directories: Arc<SendDirectories>,
     /// REDIRECT_URL: the path that the client asked for, if a fallback led to the script.
     pub redirect_url: Option<Arc<str>>,
-    /// Whether it gets the field Authorization.
     pub pass_authorization: bool,
 }
 
-/// A script that answers a question of the server.
 pub(crate) struct AgentScript {
     pub route: Arc<ScriptRoute>,
     pub script: Script,
@@ -176,7 +163,6 @@ pub(crate) struct AgentScript {
 }
 
 impl Decision<'_> {
-    /// The kind of the answer, for the statistics.
     pub(crate) fn answered(&self) -> AnsweredBy {
         match &self.answer {
             Err(_) => AnsweredBy::Error,
@@ -193,7 +179,6 @@ impl Decision<'_> {
         }
     }
 
-    /// A decision that no route took part in.
     fn without_routes(answer: Result<Answer, Fault>) -> Decision<'static> {
         Decision {
             adjustments: Adjustments::default(),
@@ -212,7 +197,6 @@ impl Decision<'_> {
         }
     }
 
-    /// The file or directory behind a path that leads to files.
     pub(crate) fn served_file(&self, site: &Site, asked: &str) -> Option<PathBuf> {
         self.served.as_ref()?.file(site, asked)
     }
@@ -245,12 +229,10 @@ pub(crate) fn decide_send_file(directories: &Arc<SendDirectories>, head: &mut Re
     Decision::without_routes(answer)
 }
 
-/// The reason why a path is decided about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PathOrigin {
     /// The client asked for it, or it is the index page of such a path.
     Client,
-    /// The path is a candidate of a fallback.
     Fallback,
 }
 
@@ -373,7 +355,6 @@ fn decide_target<'s>(
     }
 }
 
-/// Decides by the kind of the route that answers.
 fn decide_by_route<'s>(
     site: &'s Site,
     asked: &RouteQuestion<'_>,

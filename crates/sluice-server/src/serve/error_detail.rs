@@ -57,7 +57,6 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageDetail {
-    /// The text of the log, too.
     Shown,
     /// A sentence for visitors.
     Hidden,

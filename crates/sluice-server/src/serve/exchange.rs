@@ -70,15 +70,12 @@ pub(crate) struct Exchange {
     /// The counts of bytes, the status and the process, for reports; and the order to end the exchange.
     pub progress: Rc<Progress>,
     place: EntryNumber,
-    /// The changes of the site's routes to the head of the response.
     changes: HeadChanges,
-    /// The limits on requests that it holds until its response has been sent.
     pub limits: Option<Box<HeldLimits>>,
     /// Not everybody may have the response, so that no shared cache may keep it.
     pub is_private: bool,
     /// The site's Strict-Transport-Security, if the response is to have it.
     pub hsts: Option<HeaderValue>,
-    /// How it records its stages and events, for WATCH and for reports.
     pub tracer: Tracer,
     pub entry: LogEntry,
 }
@@ -133,7 +130,6 @@ impl Exchange {
         })
     }
 
-    /// Opens an exchange whose request has no usable head.
     pub(crate) fn without_head(context: &Rc<Context>, endpoints: Endpoints) -> Box<Exchange> {
         let (mut head, ()) = http::Request::new(()).into_parts();
         head.method = Method::from_bytes(b"-").unwrap_or_default();
@@ -168,7 +164,6 @@ impl Exchange {
         }
     }
 
-    /// Begins the watch as `begin_watch` does, for a head that hyper has refused.
     pub(crate) fn begin_watch_of_refusal(&mut self, refusal: &HeadRefusal) {
         let watches = self.context.front.watches();
         if watches.is_on() {
@@ -287,12 +282,10 @@ impl Exchange {
         watched::response_head(self, response, length);
     }
 
-    /// Notes the status of a response that hyper has sent by itself.
     pub(crate) fn note_status(&mut self, status: StatusCode) {
         self.entry.note_response(status, &HeaderMap::new(), None);
     }
 
-    /// Counts bytes of the body that were handed to the connection.
     pub(crate) fn count(&mut self, bytes: usize) {
         self.entry.body_bytes += bytes as u64;
         self.progress.count_sent(bytes);

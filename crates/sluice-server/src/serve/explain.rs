@@ -3,6 +3,11 @@
 //! Nothing here decides anything. `decide` chooses the route and looks for files, as it does for a request, and records the
 //! routes in a [`Trace`]; here its decision and the trace are rendered. No script is started.
 
+#![allow(
+    missing_docs,
+    reason = "a field has a comment where its name does not say the meaning"
+)]
+
 mod access;
 mod arrival;
 
@@ -39,13 +44,9 @@ pub struct Question {
     pub port: Option<u16>,
     /// Path and query, percent-encoded as a client sends them.
     pub target: String,
-    /// The method.
     pub method: String,
-    /// The header fields.
     pub fields: Vec<(String, String)>,
-    /// The address of the client.
     pub client: IpAddr,
-    /// The certificate of the client.
     pub certificate: ClientCertificate,
     /// The subject of the certificate, as RFC 4514 writes it; `None` if it does not matter.
     pub subject: Option<String>,
@@ -56,7 +57,6 @@ pub struct Question {
 /// How a request would be answered, and why.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// The scheme of the request.
     pub scheme: Scheme,
     /// The address at which it arrives; `None` if it is not known, and any address may be meant.
     pub address: Option<String>,
@@ -64,28 +64,21 @@ pub struct Explanation {
     pub site: Option<SiteChoice>,
     /// The resolutions: that of the path, and those of its index page and of its fallbacks, if there are any.
     pub rounds: Vec<Round>,
-    /// The answer.
     pub answer: ExplainedAnswer,
     /// Facts that the question leaves open and that may lead to another answer, a sentence each.
     pub notes: Vec<String>,
-    /// Whether the request would be written to the access log.
     pub is_logged: bool,
 }
 
-/// The site of a request, and why it was chosen.
 #[derive(Clone, Debug)]
 pub struct SiteChoice {
-    /// The place in the configuration.
     pub origin: String,
-    /// The host names.
     pub hosts: Vec<String>,
-    /// Why it was chosen, as text.
     pub reason: &'static str,
     /// The addresses on which it is served; empty for all.
     pub listen: Vec<String>,
 }
 
-/// One resolution of a path.
 #[derive(Clone, Debug)]
 pub struct Round {
     /// The decoded path before any rewrite.
@@ -98,7 +91,6 @@ pub struct Round {
     pub refused_link: Option<String>,
 }
 
-/// The step that is tried where a path leads to nothing.
 #[derive(Clone, Debug)]
 pub struct FallbackStep {
     /// The place in the configuration of the route with the fallback.
@@ -107,24 +99,17 @@ pub struct FallbackStep {
     pub to: Option<String>,
 }
 
-/// A route that was tried.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The place in the configuration.
     pub origin: String,
-    /// The administrator's comment on it.
     pub comment: Option<String>,
-    /// The names of the blocks that it uses.
     pub blocks: Vec<String>,
-    /// The pattern of its paths.
     pub pattern: String,
-    /// The effect on the request.
     pub outcome: StepOutcome,
     /// The changes to the response, one per line.
     pub changes: Vec<String>,
 }
 
-/// The effect of a route on a request.
 #[derive(Clone, Debug)]
 pub enum StepOutcome {
     /// The route does not match; the text says why.
@@ -133,57 +118,39 @@ pub enum StepOutcome {
     Set,
     /// The next route is tried with this path and query.
     Rewritten(String),
-    /// The route answers.
     Answers,
 }
 
-/// The answer to a request.
 #[derive(Clone, Debug)]
 pub enum ExplainedAnswer {
-    /// A file.
     File {
         /// 200, unless the method or a condition of the request calls for another one.
         status: u16,
-        /// The path of the file.
         file: PathBuf,
-        /// The media type.
         content_type: Option<String>,
     },
-    /// The listing of a directory.
     Listing(PathBuf),
-    /// The reply of a script.
     Script {
-        /// The script file.
         file: PathBuf,
-        /// The mode.
         mode: Mode,
-        /// SCRIPT_NAME.
         name: String,
-        /// PATH_INFO.
         path_info: Option<String>,
         /// The limits of its process, each as in the configuration.
         limits: Vec<String>,
     },
     /// A report about the server: its name, empty for the first page.
     Report(String),
-    /// A redirect.
     Redirect {
-        /// The status.
         status: u16,
-        /// The Location field.
         location: String,
     },
-    /// An error.
     Error {
-        /// The status.
         status: u16,
-        /// The text for the log.
         text: String,
     },
 }
 
 impl Explanation {
-    /// Whether the answer is not an error.
     #[must_use]
     pub fn is_served(&self) -> bool {
         !matches!(self.answer, ExplainedAnswer::Error { .. })
@@ -224,7 +191,6 @@ pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question)
     Ok(explanation)
 }
 
-/// Explains a request that arrives at this address, or at any.
 fn explain_at(
     settings: &Settings,
     config: &Config,
@@ -285,13 +251,11 @@ fn without_routes(scheme: Scheme, answer: ExplainedAnswer) -> Explanation {
     }
 }
 
-/// The target, if it is one that a client can send.
 fn target_of(text: &str) -> Result<Target, Fault> {
     let bad = |error: InvalidUri| TargetError::boxed(text, TargetProblem::NotAUri(Arc::new(error)));
     Ok(Target::from_uri(&text.parse().map_err(bad)?)?)
 }
 
-/// The routes that were tried, by resolution.
 #[derive(Default)]
 struct Rounds(Vec<Round>);
 
@@ -364,7 +328,6 @@ impl Rounds {
     }
 }
 
-/// Decides, asks the gate, and renders the decision and its trace.
 fn render(site: &Site, asked_for: &AskedFor, attributes: RequestAttributes<'_>, claims: &Claims<'_>) -> Explanation {
     let mut rounds = Rounds::default();
     let asked = RouteQuestion {
@@ -442,7 +405,6 @@ fn unexpected_answer() -> Fault {
     Fault::unexpected("no target leads to this answer")
 }
 
-/// The answer with a file, with the status and the media type of the response.
 fn sent(file: PathBuf, response: &Response<ResponseBody>) -> ExplainedAnswer {
     let content_type = response.headers().get(header::CONTENT_TYPE);
     ExplainedAnswer::File {

@@ -49,7 +49,6 @@ impl Future for PendingResponse {
     }
 }
 
-/// The response body as hyper gets it, with its exchange.
 pub(crate) struct Finish {
     body: ResponseBody,
     /// `None` after the end of the body.

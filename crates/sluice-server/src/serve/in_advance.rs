@@ -125,7 +125,6 @@ fn prepared_scripts(site: &Site, route: &Route, script: &Arc<ScriptRoute>) -> Ve
     prepared
 }
 
-/// A script whose processes are started and asked nothing.
 fn started(script: Script) -> Prepared {
     Prepared { script, target: None }
 }

@@ -27,7 +27,6 @@ pub(crate) struct LogEntry {
     logs: Rc<[SiteLog]>,
     log: ChosenLog,
     handler: &'static str,
-    /// The user, if a route has asked for one.
     pub user: Option<Arc<str>>,
     /// The file behind the path, if the log wants to know it.
     file: Option<PathBuf>,
@@ -39,11 +38,9 @@ pub(crate) struct LogEntry {
     status: Option<StatusCode>,
     pub body_bytes: u64,
     pub answered: AnsweredBy,
-    /// The number of its site among the series of counters.
     pub site: u16,
     /// When the first byte of the response could be sent; `None` if that was when the last one could.
     pub first_byte: Option<Duration>,
-    /// The time from the head of the request to its end.
     whole: Duration,
     pub is_truncated: bool,
     pub is_last: bool,
@@ -139,7 +136,6 @@ impl LogEntry {
         self.response_fields = kept;
     }
 
-    /// Adds the exchange, which ends, to the counters of a worker.
     pub(crate) fn count(&self, counts: &WorkerCounts, client: &Client, line: &RequestLine, progress: &Progress) {
         let encryption = match &client.tls_info {
             None => Encryption::None,

@@ -35,16 +35,13 @@ const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
 pub(crate) struct Request {
     pub config: Rc<HeldConfig>,
     pub site: usize,
-    /// The state of the client's certificate, by the authorities of the site.
     pub certificate: ClientCertificate,
     pub asked_for: AskedFor,
     pub method: Method,
     pub fields: Fields,
     pub host: Rc<str>,
     pub body: Option<RequestBody>,
-    /// The users of the request, as far as a route has asked.
     pub identity: Identity,
-    /// The user to whom the answer was granted.
     pub granted: Option<Granted>,
     pub held: Option<Box<HeldDecision>>,
 }

@@ -13,7 +13,6 @@ use crate::serve::decide::AskedFor;
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
 
-/// The route that answered a request, and the one that rewrote its path.
 #[derive(Default)]
 pub(crate) struct RouteOfFault {
     /// The pattern and the place of the route. `None` if no route answers: the path names a file below the root.

@@ -12,7 +12,6 @@ use crate::serve::decide::held::{HeldFile, HeldUp};
 use crate::serve::decide::{ReportAnswer, ScriptTarget};
 use crate::serve::request_limits::Queued;
 
-/// Why a request has no response yet.
 pub(crate) enum Wait {
     /// The client gets an error; there is nothing to wait for.
     Refused(Fault),
@@ -21,7 +20,6 @@ pub(crate) enum Wait {
     /// A thread looks up files whose file system may not answer.
     Elsewhere(Box<LeftLookup>),
     Throttle(Box<Queued>),
-    /// A file whose compressed variant is being made.
     Variant(Box<PendingVariant>),
     Listing(Box<ListingRequest>),
     Report(Box<ReportAnswer>),
@@ -30,7 +28,6 @@ pub(crate) enum Wait {
 
 /// A lookup that an event loop has left to another thread, because its file system may not answer.
 pub(crate) struct LeftLookup {
-    /// Where the thread belongs.
     pub share: Share,
     pub lookup: Lookup,
 }
@@ -47,7 +44,6 @@ impl Wait {
         Wait::Elsewhere(Box::new(LeftLookup { share, lookup }))
     }
 
-    /// Whether the answer has not passed the gate yet.
     pub(crate) fn is_for_gate(&self) -> bool {
         matches!(self, Wait::Password(_) | Wait::Agent(_) | Wait::Throttle(_))
     }

@@ -76,7 +76,6 @@ pub(crate) fn local_redirect(exchange: &Exchange, target: &str) {
     });
 }
 
-/// The file that a script names instead of a body; `fields` are those of its reply.
 pub(crate) fn send_file(exchange: &Exchange, fields: &HeaderMap) {
     exchange.tracer.note(Item::Mapping, module::DECIDE, || {
         let named: Vec<_> = SEND_FILE_FIELDS
@@ -92,7 +91,6 @@ pub(crate) fn send_file(exchange: &Exchange, fields: &HeaderMap) {
     });
 }
 
-/// The head of the response, with the length that hyper will add.
 pub(crate) fn response_head(exchange: &Exchange, response: &Response<ResponseBody>, length: Option<u64>) {
     let tracer = &exchange.tracer;
     let Some(masks) = tracer.masks() else { return };
@@ -142,7 +140,6 @@ pub(crate) fn response_wait(exchange: &Exchange) -> Option<Duration> {
         .bytes_wait(Items::of(&[Item::Mailbox, Item::ResponseBody]))
 }
 
-/// A fault, and what the server log says of it.
 pub(crate) fn fault(exchange: &Exchange, fault: &Fault, text: &dyn std::fmt::Display, logged: Logged) {
     let tracer = &exchange.tracer;
     if tracer.is_none() {
@@ -182,7 +179,6 @@ pub(crate) fn left(exchange: &Exchange, rest: Option<u64>) {
     });
 }
 
-/// The end of the exchange: its line in the access log, and where its time went.
 pub(crate) fn end(exchange: &Exchange, line: impl FnOnce(&Masks) -> Option<String>, has_head: bool) {
     let tracer = &exchange.tracer;
     let Some(masks) = tracer.masks() else { return };
@@ -199,7 +195,6 @@ pub(crate) fn end(exchange: &Exchange, line: impl FnOnce(&Masks) -> Option<Strin
     tracer.end_stages(module::RESPONSE);
 }
 
-/// A text without the values of secrets in its targets.
 pub(crate) fn mask(exchange: &Exchange, text: &str) -> String {
     exchange
         .tracer

@@ -59,7 +59,6 @@ pub(crate) fn decision(exchange: &Exchange, request: &Request, site: &Site, deci
     });
 }
 
-/// The file or directory of a path that leads to an error.
 fn behind(file: &str) -> String {
     match file {
         "" => String::new(),

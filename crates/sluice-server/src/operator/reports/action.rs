@@ -24,7 +24,6 @@ use crate::operator::{Operator, OrderError, ended_text};
 
 pub(super) const PAGE: Page = page("action", "Actions", Subject::Requests, Content::Value(collect));
 
-/// The bytes of the body of an action at most.
 const BODY_BYTES_MAX: usize = 16 << 10;
 
 pub(super) struct Action {
@@ -37,14 +36,11 @@ pub(super) struct Requested {
     pub context: Rc<Context>,
     /// Further values of the form, for actions that need some.
     pub values: Values,
-    /// The visitor, for the log.
     pub by: String,
 }
 
-/// The result of an action, which may take time.
 pub(super) type Outcome = Pin<Box<dyn Future<Output = CommandResult>>>;
 
-/// The actions, in the order of the page.
 static ACTIONS: &[Action] = &[
     Action {
         about: Offered {

@@ -24,7 +24,6 @@ const FIELDS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// How long a browser keeps style sheet and script.
 const FILES_KEPT: &str = "private, max-age=300";
 
 pub(super) fn html(ask: &Ask, frame: &Frame<'_>, report: &dyn Report) -> Response<ResponseBody> {
@@ -68,5 +67,4 @@ pub(super) fn with_body(content_type: &'static str, body: ResponseBody) -> Respo
     response
 }
 
-/// The status of an action that was not carried out.
 pub(super) const NOT_DONE: StatusCode = StatusCode::CONFLICT;

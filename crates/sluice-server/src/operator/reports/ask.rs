@@ -35,7 +35,6 @@ pub(crate) struct Ask {
     pub context: Rc<Context>,
 }
 
-/// The part of the reports that a visitor may have.
 #[derive(Clone, Debug)]
 pub(crate) enum Extent {
     Everything,
@@ -107,7 +106,6 @@ impl Ask {
         Values::parse(&self.query).take(name)
     }
 
-    /// The visitor and the address, for the log.
     pub(crate) fn by(&self) -> String {
         match &self.visitor {
             Visitor::User(_) => format!("{} from {}", self.visitor, self.client),
@@ -132,7 +130,6 @@ impl Values {
         Values(pairs.map(|(name, value)| (decoded(name), decoded(value))).collect())
     }
 
-    /// The value of a name. `None` if it is absent.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())

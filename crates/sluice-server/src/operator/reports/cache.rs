@@ -10,7 +10,6 @@ use sluice_report::cache::{Entry, FileCache};
 use crate::dispatch::Config;
 use crate::operator::reports::page::{Collected, Wanted, later};
 
-/// The entries in each list.
 const ENTRIES_MAX: usize = 50;
 
 pub(super) fn collect(wanted: &Wanted) -> Collected {

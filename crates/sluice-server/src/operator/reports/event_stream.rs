@@ -20,7 +20,6 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use crate::context::Context;
 use crate::operator::reports::answer;
 
-/// The interval of comments on a silent stream.
 const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
 
 #[derive(Clone, Default)]
@@ -39,7 +38,6 @@ impl Events {
         self.0.borrow_mut().push_back(text.into());
     }
 
-    /// Sends text as it is, on a stream of plain text.
     pub(crate) fn send_text(&self, text: &str) {
         self.0.borrow_mut().push_back(Bytes::copy_from_slice(text.as_bytes()));
     }

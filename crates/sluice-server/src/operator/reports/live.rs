@@ -13,10 +13,8 @@ use crate::operator::reports::event_stream::{self, Kind};
 use crate::operator::reports::page::{Collected, Page, Wanted};
 use crate::operator::reports::{origin, wanted};
 
-/// The time between two contents.
 pub(super) const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The same of a page that changes slowly.
 pub(super) const SLOW_INTERVAL: Duration = Duration::from_secs(20);
 
 /// The stream of a page's contents. One that has not changed is not sent again. It ends when the configuration is replaced.

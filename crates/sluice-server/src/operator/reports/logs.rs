@@ -11,10 +11,8 @@ use sluice_report::logs::{FILTER_CHARACTERS_MAX, LINES, LINES_USUAL, LogName, Lo
 use crate::operator::reports::page::{Collected, Wanted, later};
 use sluice_log::wait::lock_soon;
 
-/// The name of the server log in the query.
 const SERVER: &str = "server";
 
-/// Held while the end of a log is read.
 static READING: Mutex<()> = Mutex::new(());
 
 struct Shown {

@@ -73,7 +73,6 @@ fn build() -> String {
     format!("{kind}, by {}", env!("SLUICE_RUSTC"))
 }
 
-/// The engines of the server that a route would find.
 fn engines() -> Vec<Engine> {
     let own = sluice_settings::Engine::OWN.into_iter();
     own.map(|engine| {
@@ -91,7 +90,6 @@ fn engines() -> Vec<Engine> {
     .collect()
 }
 
-/// The text of a file of the system; empty if there is none.
 fn read(file: &str) -> String {
     fs::read_to_string(file).unwrap_or_default()
 }

@@ -145,7 +145,6 @@ fn frame<'a>(page: &Page, ask: &'a Ask) -> Frame<'a> {
     }
 }
 
-/// The links of the pages with a title that a visitor may have.
 fn navigation(extent: &Extent) -> &'static [Link] {
     static ALL: OnceLock<Vec<Link>> = OnceLock::new();
     static TOTALS: OnceLock<Vec<Link>> = OnceLock::new();

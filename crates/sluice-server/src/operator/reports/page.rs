@@ -15,13 +15,11 @@ use crate::operator::reports::ask::{Ask, Extent, Values};
 use crate::operator::reports::visitor::Visitor;
 
 pub(crate) struct Page {
-    /// The name in the URL, and the title.
     pub link: Link,
     pub subject: Subject,
     pub content: Content,
 }
 
-/// A page, as a line of the table.
 pub(crate) const fn page(name: &'static str, title: &'static str, subject: Subject, content: Content) -> Page {
     let link = Link { name, title };
     Page { link, subject, content }
@@ -51,7 +49,6 @@ pub(crate) enum Content {
     Live(fn(&Wanted) -> Collected),
     /// A value that the script fetches again every 20 seconds: for long pages that change slowly.
     LiveSlowly(fn(&Wanted) -> Collected),
-    /// A response that the page makes itself.
     Own(fn(Ask) -> PageResponse),
 }
 
@@ -70,7 +67,6 @@ pub(crate) struct Wanted {
     pub is_of_other_site: bool,
 }
 
-/// The value of a page that is known at once.
 pub(crate) fn ready(report: impl Report + 'static) -> Collected {
     Box::pin(std::future::ready(Ok(Box::new(report) as Box<dyn Report>)))
 }

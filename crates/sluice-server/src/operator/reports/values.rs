@@ -37,7 +37,6 @@ pub(super) fn connections(wanted: &Wanted) -> Collected {
     asked(wanted, async |operator| operator.connections().await)
 }
 
-/// The value that workers and threads are asked for.
 fn asked<R: Report + 'static>(wanted: &Wanted, ask: impl AsyncFnOnce(Operator) -> R + 'static) -> Collected {
     let operator = Operator::new(&wanted.context.state);
     Box::pin(async move { Ok(Box::new(ask(operator).await) as Box<dyn Report>) })

@@ -19,7 +19,6 @@ const PURPOSE: &[u8] = b"sluice report action\0";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Visitor {
     User(Box<str>),
-    /// A client that needs no user.
     Client(IpAddr),
 }
 
@@ -33,7 +32,6 @@ impl fmt::Display for Visitor {
     }
 }
 
-/// The tokens of all visitors, and their live pages.
 pub(crate) struct Visitors {
     token_key: hmac::Key,
     live: Arc<Semaphore>,

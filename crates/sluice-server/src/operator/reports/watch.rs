@@ -68,7 +68,6 @@ pub(super) fn text(ask: Ask) -> PageResponse {
     Box::pin(async move { begin(&ask, Kind::Text) })
 }
 
-/// Begins a watch; its events are the body of the response.
 fn begin(ask: &Ask, kind: Kind) -> Result<Response<ResponseBody>, Fault> {
     if ask.method != Method::GET {
         return Ok(answer::new("text/plain; charset=utf-8", Bytes::new()));

@@ -41,7 +41,6 @@ impl<'s> ServedPath<'s> {
         self.index.get_or_insert_with(|| path.to_owned());
     }
 
-    /// The file behind the path; `asked` is the path that the client asked for.
     pub(super) fn file(&self, site: &Site, asked: &str) -> Option<PathBuf> {
         site.file_at(&self.resolution.resolved, self.path(asked))
     }
@@ -55,14 +54,12 @@ impl<'s> ServedPath<'s> {
 #[derive(Clone, Copy)]
 struct AskedPath<'a> {
     asked: &'a RouteQuestion<'a>,
-    /// The target as the client knows it.
     original: &'a Target,
     target: &'a Target,
     fallback: FallbackUse,
 }
 
 impl AskedPath<'_> {
-    /// The files of a directory, as routes say that they are sent.
     fn files<'f>(&'f self, site: &'f Site, directory: &'f Directory, resolution: &Resolution<'f>) -> Files<'f> {
         let adjustments = &resolution.adjustments;
         let compress = match self.asked.variants {
@@ -232,7 +229,6 @@ fn add_slash<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_
     }
 }
 
-/// The path leads to nothing, and a fallback may.
 fn nothing(path: &str) -> Fault {
     ClientFault::NotFound(Absent::File(path.into())).into()
 }
@@ -313,7 +309,6 @@ fn find_index<'s>(
     }
 }
 
-/// Whether a directory has an index page, as for `find_index`.
 fn has_index(site: &Site, served: &ServedPath<'_>, path: AskedPath<'_>) -> Result<bool, Fault> {
     let start = served.resolution.index_start(&path.original.path);
     let query = path.target.query.as_deref();

@@ -16,14 +16,12 @@ use crate::dispatch::resolve::{FallbackTo, Resolution, Resolved, ResumeAt, Trace
 use crate::dispatch::route::Route;
 use crate::serve::decide::{Answer, Decision, EarlierPath, PathOrigin, Restart};
 
-/// A path that leads to nothing, and the route that has a fallback for it.
 pub(super) struct Unserved<'s> {
     pub decision: Decision<'s>,
     pub route: &'s Route,
     pub target: Target,
 }
 
-/// The candidates of a route's fallback for a path that leads to nothing.
 pub(super) struct Candidates<'s> {
     route: &'s Route,
     left: std::slice::Iter<'s, Fallback>,
@@ -35,14 +33,12 @@ pub(super) struct Candidates<'s> {
     next_route: ResumeAt,
 }
 
-/// The use of fallbacks in a decision about a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FallbackUse {
     /// The directory answers for every path, if only with an error.
     None,
     /// Another path answers where it has nothing.
     Offered,
-    /// The path is a candidate itself.
     Candidate,
 }
 
@@ -175,7 +171,6 @@ impl<'s> Candidates<'s> {
     }
 }
 
-/// Notes in a decision about a candidate that the client asked for another path.
 pub(super) fn note_paths(decision: &mut Decision<'_>, candidate: &Target, asked: &Target) {
     match &mut decision.answer {
         // php-cgi moves PATH_INFO elsewhere if there is a REDIRECT_URL.

@@ -20,12 +20,10 @@ pub(crate) struct HeldDecision {
 }
 
 enum HeldAnswer {
-    /// An answer that does not depend on a file.
     Made(Result<Answer, Fault>),
     File(HeldFile),
 }
 
-/// The reason why a held decision has no answer yet.
 pub(crate) enum HeldUp {
     Refused(Fault),
     /// Another thread must look the file up, for this share.
@@ -70,7 +68,6 @@ impl HeldDecision {
 }
 
 impl HeldFile {
-    /// `None` if the path leads to no directory of files.
     fn new(site: &Site, served: &ServedPath<'_>, asked: &str, adjustments: &Adjustments) -> Option<HeldFile> {
         let resolved = &served.resolution.resolved;
         let (_, relative) = resolved.directory(served.path(asked))?;

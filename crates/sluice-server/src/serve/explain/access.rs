@@ -11,7 +11,6 @@ use crate::serve::authorize::name_of_subject;
 use crate::serve::gate::{self, Verdict};
 use crate::serve::identity::{Identity, KnownUser};
 
-/// The client of a question, as the administrator describes it.
 pub(super) struct Claims<'q> {
     config: &'q Config,
     /// The user, whose password is taken as right.
