@@ -213,8 +213,9 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// A field with a number of kB, in bytes.
-fn kibibytes(text: &str, name: &str) -> Option<u64> {
+/// A field with a number of kB, as in `Pss: 3 kB`, in bytes.
+#[must_use]
+pub fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let kibibytes: u64 = field(text, name)?.split(' ').next()?.parse().ok()?;
     Some(kibibytes << 10)
 }

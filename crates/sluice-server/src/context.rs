@@ -123,9 +123,7 @@ impl HeldConfig {
             config,
         }
     }
-}
 
-impl HeldConfig {
     pub(crate) fn shared(&self) -> Arc<Config> {
         Arc::clone(&self.config)
     }

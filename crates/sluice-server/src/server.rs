@@ -14,11 +14,10 @@ use sluice_files::open_files;
 use sluice_http::request_id::IdSource;
 use sluice_launch::{RemoteLauncher, SameUser, deadline};
 use sluice_log::{Log, LogSource};
-use sluice_net::certificate_facts::certificate_facts;
+use sluice_net::certificate_facts::{CertificateFacts, certificate_facts};
 use sluice_net::client_counts::ClientCounts;
 use sluice_net::listener::Bound;
-use sluice_net::listener_protocol;
-use sluice_net::listener_protocol::ListenerProtocol;
+use sluice_net::listener_protocol::{self, ListenerProtocol};
 use sluice_net::phase::Phase;
 use sluice_net::tls;
 use sluice_net::worker_net::WorkerNetLimits;
@@ -43,8 +42,7 @@ use crate::operator::described::Described;
 use crate::operator::reports::visitor::Visitors;
 use crate::questions::{Questions, WorkerQuestion};
 use crate::serve::agent::check_agents;
-use crate::serve::explain;
-use crate::serve::explain::{Explanation, Question};
+use crate::serve::explain::{self, Explanation, Question};
 use crate::serve::gate::Gate;
 use crate::state::ServerState;
 use crate::statistics::Statistics;
@@ -86,6 +84,12 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
+impl From<String> for StartError {
+    fn from(text: String) -> StartError {
+        StartError(text)
+    }
+}
+
 impl From<OpenError> for StartError {
     fn from(error: OpenError) -> StartError {
         StartError(error.to_string())
@@ -98,8 +102,7 @@ impl Server {
     /// # Errors
     /// A directory or script is missing, an address is taken, or a log cannot be opened: the administrator's fault.
     pub fn start(settings: &Settings) -> Result<Server, StartError> {
-        let gate = Gate::new().map_err(StartError)?;
-        Server::start_with(settings, gate, bind_all, None)
+        Server::start_with(settings, Gate::new()?, bind_all, None)
     }
 
     /// Starts as `start` does, with sockets that are bound already: those of each address, in the order of the settings; and with the socket to
@@ -108,8 +111,7 @@ impl Server {
     /// # Errors
     /// The same as for `start`.
     pub fn start_on(settings: &Settings, bound: Vec<Bound>, launcher: OwnedFd) -> Result<Server, StartError> {
-        let gate = Gate::new().map_err(StartError)?;
-        Server::start_with(settings, gate, |_| Ok(bound), Some(launcher))
+        Server::start_with(settings, Gate::new()?, |_| Ok(bound), Some(launcher))
     }
 
     /// The launcher of the scripts.
@@ -134,12 +136,8 @@ impl Server {
         log_notices(&config);
         let workers = settings.workers.get();
         let (mut addresses, receivers) = Addresses::new(workers);
-        let bound = bind(settings)
-            .map_err(StartError)?
-            .into_iter()
-            .map(AddressSockets::New)
-            .collect();
-        addresses.apply(addresses.prepare(bound).map_err(StartError)?);
+        let bound = bind(settings)?.into_iter().map(AddressSockets::New).collect();
+        addresses.apply(addresses.prepare(bound)?);
         listener_protocol::fill_in_port(&mut listener_protocols, &addresses.by_number());
         let launcher = connect_launcher(settings, launcher)?;
         let reverse_dns = settings.dns.as_ref().map(ReverseDns::start).transpose();
@@ -155,6 +153,8 @@ impl Server {
         };
         let (command_sender, commands) = mpsc::channel(COMMANDS_MAX);
         let (questions, question_receivers) = Questions::new(workers);
+        let watches = Hub::new();
+        watches.set_masks(masks(&settings.watch));
         let state = Arc::new(ServerState {
             config: Arc::new(ArcSwap::from_pointee(config)),
             listener_protocols: Arc::new(ArcSwap::from_pointee(listener_protocols)),
@@ -168,12 +168,12 @@ impl Server {
             reverse_dns: reverse_dns.map(Arc::new),
             script_files_max,
             busy_workers: watch::Sender::new(workers),
-            watches: watches(settings),
+            watches,
             ids: id_source().map_err(|error| StartError(format!("no random bytes: {error}")))?,
             statistics: Statistics::new(workers, shares.connections_max),
             questions,
             commands: command_sender,
-            visitors: Visitors::new().map_err(StartError)?,
+            visitors: Visitors::new()?,
             described: Described::of(settings),
         });
         let activity = start_activity(&state)?;
@@ -219,7 +219,7 @@ impl Server {
     /// The new settings cannot be used: nothing has changed.
     pub fn reload(&self, settings: &Settings, sockets: Vec<AddressSockets>) -> Result<(), StartError> {
         let mut addresses = self.listening();
-        let change = addresses.prepare(sockets).map_err(StartError)?;
+        let change = addresses.prepare(sockets)?;
         let numbers: Vec<_> = change.numbers.iter().map(|number| Some(*number)).collect();
         let listener_protocols = self.listener_protocols(settings, &numbers, &change.addresses)?;
         Resources::check(settings)?;
@@ -288,13 +288,8 @@ impl Server {
     /// Logs the certificates that expire soon or have expired, a line for each.
     pub fn warn_of_certificates(&self) {
         let now = unix_seconds(SystemTime::now());
-        for certificate in self
-            .state
-            .certificates
-            .load()
-            .iter()
-            .filter(|known| known.is_urgent(now))
-        {
+        let certificates = self.state.certificates.load();
+        for certificate in certificates.iter().filter(|known| known.is_urgent(now)) {
             tracing::warn!(
                 "certificate {} ({}): {}: renew it, or see why its renewal fails",
                 certificate.file,
@@ -435,14 +430,12 @@ fn start_activity(state: &Arc<ServerState>) -> Result<activity::Thread, StartErr
 }
 
 fn certificates(settings: &Settings) -> Vec<CertificateStatus> {
-    let facts = certificate_facts(settings).into_iter();
-    facts
-        .map(|facts| CertificateStatus {
-            file: facts.file,
-            hosts: facts.hosts,
-            expires: facts.expires,
-        })
-        .collect()
+    let status = |facts: CertificateFacts| CertificateStatus {
+        file: facts.file,
+        hosts: facts.hosts,
+        expires: facts.expires,
+    };
+    certificate_facts(settings).into_iter().map(status).collect()
 }
 
 fn shown(addresses: &Addresses) -> Vec<String> {
@@ -488,7 +481,7 @@ pub fn check(settings: &Settings) -> Result<(), StartError> {
 /// As for `check`; or the question is not a valid request.
 pub fn explain(settings: &Settings, question: &Question) -> Result<Explanation, StartError> {
     let config = open_without_logs(settings)?;
-    explain::explain(settings, &config, question).map_err(StartError)
+    Ok(explain::explain(settings, &config, question)?)
 }
 
 /// Searches for programs whose text would be sent: at most `entries_max` entries of each directory that files are sent from.
@@ -497,10 +490,8 @@ pub fn explain(settings: &Settings, question: &Question) -> Result<Explanation, 
 /// As for `check`.
 pub fn exposed_programs(settings: &Settings, entries_max: usize) -> Result<Vec<ExposedPrograms>, StartError> {
     let config = open_without_logs(settings)?;
-    let Some(place) = config
-        .sites()
-        .find_map(|site| Some(site.root.as_ref()?.path().to_owned()))
-    else {
+    let root = config.sites().find_map(|site| site.root.as_ref());
+    let Some(place) = root.map(|root| root.path().to_owned()) else {
         return Ok(exposed_programs::search(&config, entries_max));
     };
     let searched = deadline::ask(&place, move || Ok(exposed_programs::search(&config, entries_max)));
@@ -551,12 +542,6 @@ fn advance(phase: &mut Phase, to: Phase) -> bool {
     let is_new = *phase < to;
     *phase = (*phase).max(to);
     is_new
-}
-
-fn watches(settings: &Settings) -> Arc<Hub> {
-    let hub = Hub::new();
-    hub.set_masks(masks(&settings.watch));
-    hub
 }
 
 fn masks(settings: &WatchSettings) -> Masks {

@@ -8,6 +8,7 @@ use std::fs;
 use std::time::Duration;
 
 use sluice_launch::{LookupShare, look_elsewhere};
+use sluice_report::machine::kibibytes;
 use sluice_report::scripts::Usage;
 use tokio::time::{Instant, sleep_until};
 
@@ -42,8 +43,8 @@ pub(crate) async fn of(processes: impl Iterator<Item = (i32, u32)>) -> HashMap<i
 fn read(processes: &[(i32, bool)]) -> HashMap<i32, Usage> {
     let usage = |&(pid, has_pss): &(i32, bool)| {
         let text = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
-        let rss_bytes = kilobytes(&text("status")?, "VmRSS:")?;
-        let rollup = || text("smaps_rollup").and_then(|text| kilobytes(&text, "Pss:"));
+        let rss_bytes = kibibytes(&text("status")?, "VmRSS")?;
+        let rollup = || text("smaps_rollup").and_then(|text| kibibytes(&text, "Pss"));
         let usage = Usage {
             rss_bytes,
             pss_bytes: if has_pss { rollup() } else { None },
@@ -52,13 +53,6 @@ fn read(processes: &[(i32, bool)]) -> HashMap<i32, Usage> {
         Some((pid, usage))
     };
     processes.iter().filter_map(usage).collect()
-}
-
-/// A number of bytes in a file of lines such as `Pss: 3 kB`.
-fn kilobytes(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes << 10)
 }
 
 /// The processor time of a process and of its children that were waited for, of /proc/PID/stat. Its name, in parentheses, may contain
@@ -80,8 +74,8 @@ mod tests {
         assert_eq!(processor_ms(stat), Some(2100));
         assert_eq!(processor_ms("12 (a) S 1"), Some(0));
         let rollup = "00-ff ---p 00000000 00:00 0 [rollup]\nRss:  9 kB\nPss:    3 kB\n";
-        assert_eq!(kilobytes(rollup, "Pss:"), Some(3 << 10));
-        assert_eq!(kilobytes("Rss: 9 kB", "Pss:"), None);
+        assert_eq!(kibibytes(rollup, "Pss"), Some(3 << 10));
+        assert_eq!(kibibytes("Rss: 9 kB", "Pss"), None);
         let own = i32::try_from(std::process::id()).unwrap();
         let usage = read(&[(own, true), (i32::MAX, true)]);
         assert!(usage.len() == 1 && usage[&own].rss_bytes > 100_000, "{usage:?}");

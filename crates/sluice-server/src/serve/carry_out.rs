@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, Method, Response};
+use http::{Method, Response};
 use sluice_files::foreign::{self, Answers};
 use sluice_files::listing;
 use sluice_files::listing::page::ListingRequest;
@@ -20,6 +20,7 @@ use sluice_watch::{Item, Stage};
 
 use crate::dispatch::Site;
 use crate::serve::decide::{self, Answer, ScriptTarget, decide, decide_send_file};
+use crate::serve::elsewhere::{self, OwnedQuestion};
 use crate::serve::exchange::Exchange;
 use crate::serve::gate::{Gate, Passed};
 use crate::serve::identity::Granted;
@@ -27,7 +28,7 @@ use crate::serve::report;
 use crate::serve::request::Request;
 use crate::serve::waiting::{Lookup, Wait};
 use crate::serve::watched_routes::WatchedRoutes;
-use crate::serve::{elsewhere, watched, watched_decision};
+use crate::serve::{watched, watched_decision};
 
 /// Local redirects of scripts followed for one request. One that leads back to itself ends here.
 const LOCAL_REDIRECTS_MAX: u16 = 10;
@@ -236,21 +237,14 @@ async fn list(
     request: &Request,
     listing: ListingRequest,
 ) -> Result<Response<ResponseBody>, Fault> {
-    let site = Arc::clone(request.site());
-    let (host, fields) = (request.host.to_string(), HeaderMap::clone(&request.fields));
+    let (site, identity) = (Arc::clone(request.site()), request.identity.clone());
+    let question = OwnedQuestion::of(exchange, request);
     let query = request.query().map(str::to_owned);
-    let (endpoints, scheme) = (exchange.client.endpoints, exchange.client.scheme());
-    let certificate = request.certificate;
-    let identity = request.identity.clone();
     let make = move || {
+        // Links of a listing are asked for by GET.
         let attributes = RequestAttributes {
             method: &Method::GET,
-            host: &host,
-            client: endpoints.client.ip(),
-            known_client: endpoints.known_client(),
-            scheme,
-            certificate,
-            fields: &fields,
+            ..question.question().attributes
         };
         decide::list(&site, &listing, query.as_deref(), attributes, &identity)
     };

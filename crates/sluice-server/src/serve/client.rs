@@ -19,8 +19,8 @@ use sluice_settings::rule::Scheme;
 use sluice_net::reverse_dns::{Lookup, ReverseDns};
 
 /// The default ports of the schemes (RFC 9110 §4.2), which URLs omit.
-const HTTP_PORT: u16 = 80;
-const HTTPS_PORT: u16 = 443;
+pub(crate) const HTTP_PORT: u16 = 80;
+pub(crate) const HTTPS_PORT: u16 = 443;
 
 pub(crate) struct Client {
     pub endpoints: Endpoints,

@@ -110,6 +110,15 @@ pub(crate) enum AskedFor {
     Https(u16, Box<Uri>),
 }
 
+impl AskedFor {
+    pub(crate) fn target(&self) -> Option<&Target> {
+        match self {
+            AskedFor::Target(target) => Some(target),
+            AskedFor::Server | AskedFor::Https(..) => None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Variants {
     /// The variants that the site and the route offer.
@@ -273,12 +282,10 @@ impl EarlierPath {
     }
 
     fn apply(self, adjustments: &mut Adjustments) {
-        let mut access = std::mem::take(&mut adjustments.access);
-        access.join(&self.access);
-        let joined = self.join(&EarlierPath::of(adjustments));
-        adjustments.is_logged = joined.is_logged;
-        adjustments.client_certificates = joined.client_certificates;
-        adjustments.access = access;
+        adjustments.access.join(&self.access);
+        let certificates = CertificateUse::stricter(self.client_certificates, adjustments.client_certificates);
+        adjustments.client_certificates = certificates;
+        adjustments.is_logged = self.is_logged;
     }
 }
 

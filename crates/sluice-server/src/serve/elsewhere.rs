@@ -41,7 +41,8 @@ pub(crate) async fn answers(
     Ok((lookup, noted))
 }
 
-struct OwnedQuestion {
+/// The question to the routes, for another thread.
+pub(super) struct OwnedQuestion {
     asked_for: AskedFor,
     method: Method,
     host: String,
@@ -53,7 +54,7 @@ struct OwnedQuestion {
 }
 
 impl OwnedQuestion {
-    fn of(exchange: &Exchange, request: &Request) -> OwnedQuestion {
+    pub(super) fn of(exchange: &Exchange, request: &Request) -> OwnedQuestion {
         let RouteQuestion { attributes, .. } = request.question(exchange);
         OwnedQuestion {
             asked_for: request.asked_for.clone(),
@@ -67,7 +68,7 @@ impl OwnedQuestion {
         }
     }
 
-    fn question(&self) -> RouteQuestion<'_> {
+    pub(super) fn question(&self) -> RouteQuestion<'_> {
         RouteQuestion {
             asked_for: &self.asked_for,
             attributes: RequestAttributes {

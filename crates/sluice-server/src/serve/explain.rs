@@ -339,10 +339,7 @@ fn render(site: &Site, asked_for: &AskedFor, attributes: RequestAttributes<'_>, 
         tracer: &Tracer::NONE,
     };
     let decision = decide(site, &asked, &mut rounds);
-    let path = match asked_for {
-        AskedFor::Target(target) => &*target.path,
-        AskedFor::Server | AskedFor::Https(..) => "",
-    };
+    let path = asked_for.target().map_or("", |target| &target.path);
     let is_logged = decision.adjustments.is_logged.unwrap_or(true);
     let mut notes = Vec::new();
     let answer = match claims.judge(&attributes, &decision.adjustments, &mut notes) {

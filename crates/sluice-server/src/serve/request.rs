@@ -149,10 +149,7 @@ impl Request {
 
     /// The path that it asks for. `None` if it is not about a path of the site.
     pub(crate) fn target_path(&self) -> Option<&str> {
-        match &self.asked_for {
-            AskedFor::Target(target) => Some(&target.path),
-            AskedFor::Server | AskedFor::Https(..) => None,
-        }
+        Some(&self.asked_for.target()?.path)
     }
 
     pub(crate) fn path(&self) -> &str {
@@ -160,17 +157,11 @@ impl Request {
     }
 
     pub(crate) fn raw_target(&self) -> &str {
-        match &self.asked_for {
-            AskedFor::Target(target) => &target.raw,
-            AskedFor::Server | AskedFor::Https(..) => "*",
-        }
+        self.asked_for.target().map_or("*", |target| &target.raw)
     }
 
     pub(crate) fn query(&self) -> Option<&str> {
-        match &self.asked_for {
-            AskedFor::Target(target) => target.query.as_deref(),
-            AskedFor::Server | AskedFor::Https(..) => None,
-        }
+        self.asked_for.target()?.query.as_deref()
     }
 
     /// Applies the bounds that routes set on its body.

@@ -9,7 +9,6 @@ use sluice_http::target::Target;
 
 use crate::dispatch::resolve::Trace;
 use crate::dispatch::route::Route;
-use crate::serve::decide::AskedFor;
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
 
@@ -24,9 +23,7 @@ pub(crate) struct RouteOfFault {
 impl RouteOfFault {
     /// The route that caused a 404. `None` for other faults, for one that names its route itself, and if no route took part.
     pub(crate) fn of(exchange: &Exchange, request: &Request, fault: &Fault) -> Option<RouteOfFault> {
-        let AskedFor::Target(target) = &request.asked_for else {
-            return None;
-        };
+        let target = request.asked_for.target()?;
         if !fault.is_absent() {
             return None;
         }

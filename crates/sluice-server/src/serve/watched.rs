@@ -68,26 +68,21 @@ pub(crate) fn note_access(exchange: &Exchange, text: impl FnOnce() -> String) {
 
 /// The path that a script names instead of a reply; it is decided on as if a client had asked for it.
 pub(crate) fn local_redirect(exchange: &Exchange, target: &str) {
-    exchange.tracer.note(Item::Mapping, module::DECIDE, || {
-        mask(
-            exchange,
-            &format!("the script names another path (local redirect): {target}"),
-        )
+    note_masked(exchange, Item::Mapping, module::DECIDE, || {
+        format!("the script names another path (local redirect): {target}")
     });
 }
 
 pub(crate) fn send_file(exchange: &Exchange, fields: &HeaderMap) {
-    exchange.tracer.note(Item::Mapping, module::DECIDE, || {
-        let named: Vec<_> = SEND_FILE_FIELDS
-            .iter()
-            .filter_map(|name| {
-                Some(format!(
-                    "{name}: {}",
-                    String::from_utf8_lossy(fields.get(name)?.as_bytes())
-                ))
-            })
-            .collect();
-        mask(exchange, &format!("the script names a file: {}", named.join(", ")))
+    note_masked(exchange, Item::Mapping, module::DECIDE, || {
+        let named = |name| {
+            Some(format!(
+                "{name}: {}",
+                String::from_utf8_lossy(fields.get(&name)?.as_bytes())
+            ))
+        };
+        let named: Vec<_> = SEND_FILE_FIELDS.into_iter().filter_map(named).collect();
+        format!("the script names a file: {}", named.join(", "))
     });
 }
 
@@ -119,11 +114,9 @@ pub(crate) fn skip_octets_shown_to_nobody(exchange: &Exchange, connection: &Conn
 pub(crate) const CHUNK_BYTES_MAX: usize = 32 << 10;
 
 pub(crate) fn response_mask(exchange: &Exchange, fields: &HeaderMap) -> Option<BodyMask> {
-    let masks = exchange
-        .tracer
-        .masks()
-        .filter(|_| exchange.tracer.wants(Item::ResponseBody))?;
-    Some(body_mask(masks, fields))
+    let masks = exchange.tracer.masks()?;
+    let is_shown = exchange.tracer.wants(Item::ResponseBody);
+    is_shown.then(|| body_mask(masks, fields))
 }
 
 pub(crate) fn response_body(exchange: &Exchange, mask: &mut BodyMask, bytes: &[u8]) -> Scanned {
@@ -141,27 +134,17 @@ pub(crate) fn response_wait(exchange: &Exchange) -> Option<Duration> {
 }
 
 pub(crate) fn fault(exchange: &Exchange, fault: &Fault, text: &dyn std::fmt::Display, logged: Logged) {
-    let tracer = &exchange.tracer;
-    if tracer.is_none() {
-        return;
-    }
-    tracer.note(Item::Errors, module::LOG, || {
+    note_masked(exchange, Item::Errors, module::LOG, || {
         let culprit = match fault.culprit() {
             Culprit::Client => "the client's",
             Culprit::Script => "the script's",
             Culprit::Server => "the server's",
         };
-        mask(
-            exchange,
-            &format!("fault, {culprit}, status {}: {fault}", fault.status().as_u16()),
-        )
+        format!("fault, {culprit}, status {}: {fault}", fault.status().as_u16())
     });
-    tracer.note(Item::Log, module::LOG, || {
-        let said = match logged {
-            Logged::At(level) => format!("server log, {level}: {text}"),
-            Logged::Suppressed => format!("server log: nothing, because there were too many such lines: {text}"),
-        };
-        mask(exchange, &said)
+    note_masked(exchange, Item::Log, module::LOG, || match logged {
+        Logged::At(level) => format!("server log, {level}: {text}"),
+        Logged::Suppressed => format!("server log: nothing, because there were too many such lines: {text}"),
     });
 }
 
@@ -169,10 +152,10 @@ pub(crate) fn fault(exchange: &Exchange, fault: &Fault, text: &dyn std::fmt::Dis
 pub(crate) fn left(exchange: &Exchange, rest: Option<u64>) {
     exchange.tracer.note(Item::Errors, module::RESPONSE, || {
         let sent = exchange.entry.body_bytes;
-        let rest = rest.map_or_else(
-            || "its end was not known".to_owned(),
-            |rest| format!("{rest} were left"),
-        );
+        let rest = match rest {
+            None => "its end was not known".to_owned(),
+            Some(rest) => format!("{rest} were left"),
+        };
         format!(
             "the client left before the response was complete: its connection had got {sent} bytes of the body, {rest}"
         )
@@ -195,10 +178,9 @@ pub(crate) fn end(exchange: &Exchange, line: impl FnOnce(&Masks) -> Option<Strin
     tracer.end_stages(module::RESPONSE);
 }
 
-pub(crate) fn mask(exchange: &Exchange, text: &str) -> String {
-    exchange
-        .tracer
-        .masks()
-        .map(|masks| masks.text(text))
-        .unwrap_or_default()
+/// Notes an event whose text may have values of secrets in its targets.
+pub(crate) fn note_masked(exchange: &Exchange, item: Item, module: &'static str, text: impl FnOnce() -> String) {
+    let masks = exchange.tracer.masks();
+    let masked = || masks.map(|masks| masks.text(&text())).unwrap_or_default();
+    exchange.tracer.note(item, module, masked);
 }

@@ -10,7 +10,7 @@ use crate::dispatch::Site;
 use crate::serve::decide::{Answer, AskedFor, Decision};
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
-use crate::serve::watched::{mask, module};
+use crate::serve::watched::{module, note_masked};
 
 pub(crate) fn site(exchange: &Exchange, request: &Request, listener: usize) {
     let tracer = &exchange.tracer;
@@ -18,7 +18,7 @@ pub(crate) fn site(exchange: &Exchange, request: &Request, listener: usize) {
         return;
     }
     let site = request.site();
-    let name = site.hosts.first().map_or("*", String::as_str);
+    let name = site.label();
     let names = request.config.watched_names(request.site, listener);
     tracer.know(|facts| facts.site = Some(names));
     tracer.note(Item::Mapping, module::DECIDE, || {
@@ -46,16 +46,15 @@ pub(crate) fn decision(exchange: &Exchange, request: &Request, site: &Site, deci
     if let Ok(Answer::Script(script)) = &decision.answer {
         tracer.know(|facts| facts.script = Some(script.script.file.display().to_string()));
     }
-    tracer.note(Item::Mapping, module::DECIDE, || {
+    note_masked(exchange, Item::Mapping, module::DECIDE, || {
         let file = || {
             let file = decision.file(site, request.path());
             file.map_or_else(String::new, |file| format!(" {}", file.display()))
         };
-        let text = match &decision.answer {
+        match &decision.answer {
             Ok(answer) => answer_text(answer, file),
             Err(fault) => format!("answer: error {}: {fault}{}", fault.status().as_u16(), behind(&file())),
-        };
-        mask(exchange, &text)
+        }
     });
 }
 
