@@ -150,6 +150,7 @@ impl Times {
     #[must_use]
     pub fn doublings(&self) -> Vec<Bucket> {
         let class = |bucket: &Bucket| bucket.bucket / STEPS;
+        let of_class = |number| self.buckets.iter().filter(move |bucket| class(bucket) == number);
         let (Some(first), Some(last)) = (self.buckets.first(), self.buckets.last()) else {
             return Vec::new();
         };
@@ -157,12 +158,7 @@ impl Times {
             .map(|number| Bucket {
                 bucket: number,
                 below_seconds: seconds(least_micros((number + 1) * STEPS)),
-                count: self
-                    .buckets
-                    .iter()
-                    .filter(|bucket| class(bucket) == number)
-                    .map(|bucket| bucket.count)
-                    .sum(),
+                count: of_class(number).map(|bucket| bucket.count).sum(),
             })
             .collect()
     }

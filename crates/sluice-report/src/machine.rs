@@ -196,12 +196,8 @@ pub fn processor_seconds(stat: &str) -> Option<f64> {
     const TICKS_A_SECOND: f64 = 100.0;
     // The name of the program, in parentheses, may contain anything.
     let (_, fields) = stat.rsplit_once(") ")?;
-    let ticks: f64 = fields
-        .split(' ')
-        .skip(11)
-        .take(2)
-        .map(|field| field.parse().unwrap_or(0.0))
-        .sum();
+    let times = fields.split(' ').skip(11).take(2);
+    let ticks: f64 = times.map(|field| field.parse().unwrap_or(0.0)).sum();
     Some(ticks / TICKS_A_SECOND)
 }
 

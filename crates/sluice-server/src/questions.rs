@@ -5,11 +5,10 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use sluice_net::worker_net::WorkerNet;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use crate::in_progress::InProgress;
+use crate::context::Context;
 
 /// How long a worker may take to answer a question. One that is busy for longer is left out of a report.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -17,12 +16,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Questions that wait for a worker at once; further ones are not answered.
 const QUESTIONS_MAX: usize = 64;
 
-pub(crate) struct WorkerView {
-    pub front: Rc<WorkerNet>,
-    pub in_progress: Rc<InProgress>,
-}
-
-pub(crate) type WorkerQuestion = Box<dyn FnOnce(&WorkerView) + Send>;
+pub(crate) type WorkerQuestion = Box<dyn FnOnce(&Context) + Send>;
 
 pub(crate) struct Questions(Box<[mpsc::Sender<WorkerQuestion>]>);
 
@@ -35,12 +29,12 @@ impl Questions {
     /// Asks every worker, and waits for the answers without blocking the event loop. `None` for a worker that does not answer in time.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
-        question: impl Fn(&WorkerView) -> T + Clone + Send + 'static,
+        question: impl Fn(&Context) -> T + Clone + Send + 'static,
     ) -> Vec<Option<T>> {
         let ask = |worker: &mpsc::Sender<WorkerQuestion>| {
             let (answer, answered) = oneshot::channel();
             let question = question.clone();
-            let asked = worker.try_send(Box::new(move |view| drop(answer.send(question(view)))));
+            let asked = worker.try_send(Box::new(move |worker| drop(answer.send(question(worker)))));
             asked.is_ok().then_some(answered)
         };
         let asked: Vec<_> = self.0.iter().map(ask).collect();
@@ -56,8 +50,8 @@ impl Questions {
     }
 }
 
-pub(crate) async fn answer(view: WorkerView, mut questions: mpsc::Receiver<WorkerQuestion>) {
+pub(crate) async fn answer(context: Rc<Context>, mut questions: mpsc::Receiver<WorkerQuestion>) {
     while let Some(question) = questions.recv().await {
-        question(&view);
+        question(&context);
     }
 }

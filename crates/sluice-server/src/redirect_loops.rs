@@ -53,11 +53,8 @@ impl RedirectLoops {
         if !response.status().is_redirection() {
             return;
         }
-        let Some(location) = response
-            .headers()
-            .get(header::LOCATION)
-            .and_then(|value| value.to_str().ok())
-        else {
+        let location = response.headers().get(header::LOCATION);
+        let Some(location) = location.and_then(|value| value.to_str().ok()) else {
             return;
         };
         let now = Instant::now();
@@ -65,11 +62,8 @@ impl RedirectLoops {
         if !is_proxy_loop && !self.is_repeated(redirected.key(location), now) {
             return;
         }
-        if self
-            .logged
-            .get()
-            .is_some_and(|logged| now.duration_since(logged) < QUIET)
-        {
+        let is_recent = |logged| now.duration_since(logged) < QUIET;
+        if self.logged.get().is_some_and(is_recent) {
             return;
         }
         self.logged.set(Some(now));
@@ -120,10 +114,9 @@ impl Redirected<'_> {
         if self.is_https || self.is_forwarded || !says_https(self.fields) {
             return false;
         }
-        let target = location
-            .strip_prefix("https://")
-            .and_then(|rest| rest.strip_suffix(self.path));
-        target.is_some_and(|host| host.split(':').next() == self.host.split(':').next())
+        let target = location.strip_prefix("https://");
+        let host = target.and_then(|target| target.strip_suffix(self.path));
+        host.is_some_and(|host| host.split(':').next() == self.host.split(':').next())
     }
 
     fn proxy(&self) -> String {
@@ -165,11 +158,8 @@ fn says_https(fields: &HeaderMap) -> bool {
     };
     let by_forwarded = || {
         let forwarded = last("forwarded")?;
-        Some(
-            forwarded
-                .split(';')
-                .any(|part| matches!(part.trim(), "proto=https" | "proto=\"https\"")),
-        )
+        let mut parts = forwarded.split(';').map(str::trim);
+        Some(parts.any(|part| matches!(part, "proto=https" | "proto=\"https\"")))
     };
     last("x-forwarded-proto").as_deref() == Some("https") || by_forwarded().unwrap_or(false)
 }

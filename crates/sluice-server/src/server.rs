@@ -3,11 +3,11 @@
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use rustls::server::ProducesTickets;
 use sluice_files::file_cache::CacheCounters;
 use sluice_files::open_files;
@@ -38,7 +38,6 @@ use crate::dispatch::exposed_programs::{self, ExposedPrograms};
 use crate::dispatch::withheld::withheld_files;
 use crate::launcher::LauncherPlan;
 use crate::operator::Operator;
-use crate::operator::described::Described;
 use crate::operator::reports::visitor::Visitors;
 use crate::questions::{Questions, WorkerQuestion};
 use crate::serve::agent::check_agents;
@@ -139,7 +138,6 @@ impl Server {
         let bound = bind(settings)?.into_iter().map(AddressSockets::New).collect();
         addresses.apply(addresses.prepare(bound)?);
         listener_protocol::fill_in_port(&mut listener_protocols, &addresses.by_number());
-        let launcher = connect_launcher(settings, launcher)?;
         let reverse_dns = settings.dns.as_ref().map(ReverseDns::start).transpose();
         let reverse_dns = reverse_dns.map_err(|error| StartError(format!("dns_lookup: {error}")))?;
         let resources = Resources::new(settings)?;
@@ -161,7 +159,7 @@ impl Server {
             addresses: ArcSwap::from_pointee(shown(&addresses)),
             certificates: ArcSwap::from_pointee(certificates(settings)),
             tolerated: ArcSwap::from_pointee(settings.source.tolerated().unwrap_or_default()),
-            launcher: Arc::new(launcher),
+            launcher: Arc::new(connect_launcher(settings, launcher)?),
             log,
             resources,
             access: Arc::clone(&gate.control),
@@ -174,7 +172,10 @@ impl Server {
             questions,
             commands: command_sender,
             visitors: Visitors::new()?,
-            described: Described::of(settings),
+            configuration_file: settings.config_files.first().map(|file| file.display().to_string()),
+            configuration: ArcSwap::default(),
+            rating_file: OnceLock::new(),
+            server_log: ArcSwapOption::default(),
         });
         let activity = start_activity(&state)?;
         let (phase, phases) = watch::channel(Phase::Serving);
@@ -356,7 +357,7 @@ impl Server {
     /// Notes the file in which `sluice rate` leaves its rating (`sluice_report::machine::Rating` as JSON), for the page about the machine.
     pub fn set_rating_file(&self, file: PathBuf) {
         // The first one counts.
-        let _ = self.state.described.rating_file.set(file);
+        let _ = self.state.rating_file.set(file);
     }
 
     /// Has the activity of each minute kept in a file below this directory for the state of the server, which is made if it does not exist. What is
@@ -367,12 +368,12 @@ impl Server {
 
     /// Notes where the lines of the server log are, for the page with the ends of the logs.
     pub fn show_server_log(&self, source: LogSource) {
-        self.state.described.server_log.store(Some(Arc::new(source)));
+        self.state.server_log.store(Some(Arc::new(source)));
     }
 
     /// Notes the configuration in force as the program describes it, for the page about it.
     pub fn describe(&self, configuration: Configuration) {
-        self.state.described.configuration.store(Arc::new(configuration));
+        self.state.configuration.store(Arc::new(configuration));
     }
 
     /// The commands that the pages of the reports give, for the program that runs the server. `None` if they were taken before.

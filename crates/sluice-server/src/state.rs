@@ -1,14 +1,16 @@
 //! The state of the server: one value, made at the start, which its workers, its reports and the program share.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use sluice_access::control::AccessControl;
 use sluice_http::request_id::IdSource;
 use sluice_launch::RemoteLauncher;
-use sluice_log::Log;
+use sluice_log::{Log, LogSource};
 use sluice_net::listener_protocol::ListenerProtocol;
 use sluice_report::access::AccessReport;
+use sluice_report::configuration::Configuration;
 use sluice_report::status::{CertificateStatus, Processes, Status};
 use sluice_script::resources::Resources;
 use sluice_settings::source::Tolerated;
@@ -17,7 +19,6 @@ use tokio::sync::{mpsc, watch};
 
 use crate::commands::CommandRequest;
 use crate::dispatch::Config;
-use crate::operator::described::Described;
 use crate::operator::reports::visitor::Visitors;
 use crate::questions::Questions;
 use crate::statistics::Statistics;
@@ -47,7 +48,14 @@ pub(crate) struct ServerState {
     pub questions: Questions,
     pub commands: mpsc::Sender<CommandRequest>,
     pub visitors: Visitors,
-    pub described: Described,
+    /// The main configuration file. `None` if the command line says everything.
+    pub configuration_file: Option<String>,
+    /// The configuration as the program describes it.
+    pub configuration: ArcSwap<Configuration>,
+    /// The file with a rating of the machine, once the program has named it.
+    pub rating_file: OnceLock<PathBuf>,
+    /// The place of the lines of the server log, once the program has named it.
+    pub server_log: ArcSwapOption<LogSource>,
 }
 
 impl ServerState {

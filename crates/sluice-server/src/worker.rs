@@ -11,8 +11,7 @@ use std::time::Duration;
 use sluice_http::part::{self, Part};
 use sluice_http::tasks::Tasks;
 use sluice_net::listener;
-use sluice_net::phase;
-use sluice_net::phase::Phase;
+use sluice_net::phase::{self, Phase};
 use sluice_net::worker_net::{WorkerNet, WorkerNetLimits};
 use sluice_script::scripts::Scripts;
 use tokio::sync::{mpsc, watch};
@@ -20,7 +19,7 @@ use tokio::task::LocalSet;
 
 use crate::context::Context;
 use crate::operator::late_watch;
-use crate::questions::{self, WorkerQuestion, WorkerView};
+use crate::questions::{self, WorkerQuestion};
 use crate::serve::ExchangeService;
 use crate::serve::gate::Gate;
 use crate::serve::in_advance;
@@ -78,7 +77,7 @@ pub(crate) fn run(
         tokio::task::spawn_local(tick(Rc::clone(&worker.context), Rc::clone(&worker.parts)));
         tokio::task::spawn_local(event_loop::keep_thread());
         tokio::task::spawn_local(in_advance::start_wanted(Rc::clone(&worker.context)));
-        tokio::task::spawn_local(questions::answer(worker.view(), inbox.questions));
+        tokio::task::spawn_local(questions::answer(Rc::clone(&worker.context), inbox.questions));
         // In a task of its own, because the loop polls this future in each of its turns.
         let worker = Rc::clone(&worker);
         let run = tokio::task::spawn_local(async move { worker.run().await });
@@ -144,13 +143,6 @@ impl Worker {
             context,
             tasks,
             phases,
-        }
-    }
-
-    fn view(&self) -> WorkerView {
-        WorkerView {
-            front: Rc::clone(&self.context.front),
-            in_progress: Rc::clone(&self.context.in_progress),
         }
     }
 

@@ -121,12 +121,6 @@ impl Items {
         self.0 & item.bit() != 0
     }
 
-    /// Whether it has no item.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
     /// The items of both.
     #[must_use]
     pub const fn union(self, other: Items) -> Items {
@@ -217,15 +211,11 @@ impl FromStr for Items {
                 Some(name) => (name, true),
                 None => (word, false),
             };
-            let group = Items::GROUPS
-                .iter()
-                .chain(&Items::OF_WASD)
-                .find(|(group, _)| *group == name)
-                .map(|group| group.1);
-            let item = || Item::ALL.into_iter().find(|item| item.name() == name);
-            let named = group
-                .or_else(|| item().map(|item| Items::of(&[item])))
-                .ok_or_else(|| UnknownItem(name.to_owned()))?;
+            let groups = Items::GROUPS.into_iter().chain(Items::OF_WASD);
+            let items_of = |item: Item| (item.name(), Items::of(&[item]));
+            let mut known = groups.chain(Item::ALL.map(items_of));
+            let named = known.find(|(known, _)| *known == name).map(|(_, items)| items);
+            let named = named.ok_or_else(|| UnknownItem(name.to_owned()))?;
             items = Some(match (items, is_removed) {
                 (None, true) => Items::GROUPS[0].1.without(named),
                 (None, false) => named,
@@ -234,9 +224,9 @@ impl FromStr for Items {
             });
         }
         let items = items.unwrap_or(Items::GROUPS[0].1);
-        match items.iter().next() {
-            Some(_) => Ok(items),
-            None => Err(UnknownItem(String::new())),
+        match items {
+            Items::NONE => Err(UnknownItem(String::new())),
+            items => Ok(items),
         }
     }
 }

@@ -32,27 +32,16 @@ pub(crate) fn locate(
         ScriptSource::File(file) => {
             let (name, rest) = divide(route.pattern.begin(), path);
             let metadata = stat(file).map_err(|fault| missing(file, fault))?;
-            check(
-                file.clone(),
-                Runner::of_named_file(script, file),
-                name,
-                rest,
-                &metadata,
-                user,
-            )
+            let runner = Runner::of_named_file(script, file);
+            check(file.clone(), runner, name, rest, &metadata, user)
         }
         ScriptSource::App { directory, name: app } => {
             let (name, rest) = divide(route.pattern.begin(), path);
-            let (engine, mut files) = script
-                .engines
-                .of_app(directory, app)
-                .ok_or_else(|| not_found(directory))?;
+            let of_app = || script.engines.of_app(directory, app);
+            let (engine, mut files) = of_app().ok_or_else(|| not_found(directory))?;
             let found = files.find_map(|file| stat(&file).ok().map(|metadata| (file, metadata)));
             let Some((file, metadata)) = found else {
-                let expected = script
-                    .engines
-                    .of_app(directory, app)
-                    .and_then(|(_, mut files)| files.next());
+                let expected = of_app().and_then(|(_, mut files)| files.next());
                 let expected = expected.unwrap_or_else(|| directory.clone());
                 return Err(ServerFault::Missing(expected.as_path().into()).into());
             };
@@ -68,14 +57,8 @@ pub(crate) fn locate(
                 return Err(not_found(&found.path));
             }
             let runner = Runner::of_found_file(script, &found.path, &found.metadata);
-            check(
-                found.path,
-                runner,
-                captured,
-                &path[captured.len()..],
-                &found.metadata,
-                user,
-            )
+            let rest = &path[captured.len()..];
+            check(found.path, runner, captured, rest, &found.metadata, user)
         }
         ScriptSource::Directory(directory) => descend(route, script, directory, captured).map_err(|fault| {
             match script.settings.is_directory_optional || metadata(directory, Links::Followed).is_ok() {

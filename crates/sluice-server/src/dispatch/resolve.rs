@@ -133,58 +133,50 @@ impl Site {
         let mut adjustments = start.adjustments.as_deref().cloned().unwrap_or_default();
         let mut rewritten = start.rewritten.take();
         self.requirement(start.route, asked, trace).add_to(&mut adjustments);
-        if let Some((route, kind, capture)) = self.refusal_above(&start, asked) {
-            adjustments.merge(&route.changes);
-            trace.matched(route, None);
-            return Ok(Box::new(Resolution {
-                resolved: Resolved::Route(route, kind, capture),
-                rewritten,
-                adjustments,
-                next: start.route,
-                start,
-            }));
-        }
-        for (number, route) in self.routes.iter().enumerate().skip(start.route) {
-            let asked = rewritten.as_deref().map_or(asked, |target| asked.at(target));
-            if !trace.is_on() && route.begins_otherwise(asked.path) {
-                continue;
+        let (resolved, next) = 'found: {
+            if let Some((route, kind, capture)) = self.refusal_above(&start, asked) {
+                adjustments.merge(&route.changes);
+                trace.matched(route, None);
+                break 'found (Resolved::Route(route, kind, capture), start.route);
             }
-            let index_of = start.index_of.as_deref();
-            let Some(capture) = try_route(route, asked, index_of, &mut adjustments, trace) else {
-                continue;
-            };
-            match &route.action {
-                RouteAction::Pass => trace.matched(route, None),
-                RouteAction::Rewrite(to) => {
-                    let target = match rewrite(route, to, asked.path, asked.query) {
-                        Ok(target) => target,
-                        Err(fault) => return Err(Box::new(RewriteError { fault, adjustments })),
-                    };
-                    trace.matched(route, Some(&target));
-                    self.requirement(number + 1, asked.at(&target), trace)
-                        .add_to(&mut adjustments);
-                    rewritten = Some(Box::new(target));
-                    start.route = number + 1;
-                    start.adjustments = Some(Box::new(adjustments.clone()));
+            for (number, route) in self.routes.iter().enumerate().skip(start.route) {
+                let asked = rewritten.as_deref().map_or(asked, |target| asked.at(target));
+                if !trace.is_on() && route.begins_otherwise(asked.path) {
+                    continue;
                 }
-                RouteAction::Answer(kind) => {
-                    trace.matched(route, None);
-                    return Ok(Box::new(Resolution {
-                        resolved: Resolved::Route(route, kind, capture),
-                        rewritten,
-                        adjustments,
-                        start,
-                        next: number + 1,
-                    }));
+                let index_of = start.index_of.as_deref();
+                let Some(capture) = try_route(route, asked, index_of, &mut adjustments, trace) else {
+                    continue;
+                };
+                match &route.action {
+                    RouteAction::Pass => trace.matched(route, None),
+                    RouteAction::Rewrite(to) => {
+                        let target = match rewrite(route, to, asked.path, asked.query) {
+                            Ok(target) => target,
+                            Err(fault) => return Err(Box::new(RewriteError { fault, adjustments })),
+                        };
+                        trace.matched(route, Some(&target));
+                        self.requirement(number + 1, asked.at(&target), trace)
+                            .add_to(&mut adjustments);
+                        rewritten = Some(Box::new(target));
+                        start.route = number + 1;
+                        start.adjustments = Some(Box::new(adjustments.clone()));
+                    }
+                    RouteAction::Answer(kind) => {
+                        trace.matched(route, None);
+                        break 'found (Resolved::Route(route, kind, capture), number + 1);
+                    }
                 }
             }
-        }
+            let root = self.root.as_ref().map_or(Resolved::Nowhere, Resolved::Root);
+            (root, self.routes.len())
+        };
         Ok(Box::new(Resolution {
-            resolved: self.root.as_ref().map_or(Resolved::Nowhere, Resolved::Root),
+            resolved,
             rewritten,
             adjustments,
             start,
-            next: self.routes.len(),
+            next,
         }))
     }
 

@@ -80,11 +80,8 @@ impl ScriptSources {
     }
 
     fn check_send_files(&self, settings: &Settings) -> Result<(), OpenError> {
-        let paths = self
-            .paths
-            .iter()
-            .filter_map(|source| deadline::canonicalize(&source.path).ok());
-        let paths: Vec<_> = paths.collect();
+        let path = |source: &SourcePath| deadline::canonicalize(&source.path).ok();
+        let paths: Vec<_> = self.paths.iter().filter_map(path).collect();
         for route in settings.sites.iter().flat_map(|site| &site.routes) {
             let Some(script) = route.action.script() else {
                 continue;
@@ -106,15 +103,10 @@ impl ScriptSources {
 
 fn source_paths(settings: &SiteSettings) -> impl Iterator<Item = SourcePath> {
     let source = |script: &ScriptSettings, path: &PathBuf| {
-        let engines = script
-            .engines
-            .all()
-            .flat_map(|engine| [engine.script_suffixes(), engine.source_suffixes()]);
-        let interpreted = script
-            .interpreters
-            .keys()
-            .chain(script.engines.by_suffix.keys())
-            .cloned();
+        let engines = script.engines.all();
+        let engines = engines.flat_map(|engine| [engine.script_suffixes(), engine.source_suffixes()]);
+        let interpreted = script.interpreters.keys().cloned();
+        let interpreted = interpreted.chain(script.engines.by_suffix.keys().cloned());
         SourcePath {
             path: path.clone(),
             suffixes: interpreted.chain(engines.flatten().map(ToString::to_string)).collect(),

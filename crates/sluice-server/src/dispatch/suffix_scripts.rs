@@ -30,13 +30,10 @@ impl SuffixScripts {
         site: &str,
         origin: &str,
     ) -> Result<SuffixScripts, OpenError> {
+        let suffixes = settings.suffixes.clone();
         Ok(SuffixScripts {
-            suffixes: settings.suffixes.clone(),
-            index: settings
-                .suffixes
-                .iter()
-                .map(|suffix| format!("index{suffix}"))
-                .collect(),
+            index: suffixes.iter().map(|suffix| format!("index{suffix}")).collect(),
+            suffixes,
             route: Arc::new(open_script(&settings.script, site, origin)?),
         })
     }
@@ -56,14 +53,8 @@ impl SuffixScripts {
                     Ok(found) => {
                         let name = format!("{prefix}{part}");
                         let runner = Runner::of_suffix(&self.route, suffix);
-                        return Some(check(
-                            found.path,
-                            runner,
-                            &name,
-                            rest,
-                            &found.metadata,
-                            &self.route.settings.confinement.user,
-                        ));
+                        let user = &self.route.settings.confinement.user;
+                        return Some(check(found.path, runner, &name, rest, &found.metadata, user));
                     }
                 }
             }

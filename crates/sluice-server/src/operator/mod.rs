@@ -1,6 +1,5 @@
 //! The operator's side of a server: its activity, for reports, and orders: retire a script, end a request.
 
-pub(crate) mod described;
 pub(crate) mod late_watch;
 mod process_usage;
 pub(crate) mod reports;
@@ -24,9 +23,9 @@ pub use sluice_script::report::Retired;
 use sluice_watch::Stage;
 use sluice_watch::mask::Masks;
 
+use crate::context::Context;
 use crate::dispatch::found_script;
 use crate::in_progress::RequestView;
-use crate::questions::WorkerView;
 use crate::state::ServerState;
 
 /// Requests in a report: the oldest.
@@ -100,7 +99,7 @@ impl Operator {
     /// The requests in progress, the oldest first.
     pub async fn requests(&self) -> RequestList {
         let questions = &self.state.questions;
-        let ask = |worker: &WorkerView| (worker.in_progress.count(), worker.in_progress.views());
+        let ask = |worker: &Context| (worker.in_progress.count(), worker.in_progress.views());
         let answers = questions.ask(ask).await;
         let now = Instant::now();
         let mut report = RequestList::default();
@@ -213,7 +212,7 @@ impl Operator {
     /// There is no such request.
     pub async fn end(&self, id: &str) -> Result<ActiveRequest, OrderError> {
         let wanted = id.to_owned();
-        let ask = move |worker: &WorkerView| worker.in_progress.end_exchange(&wanted);
+        let ask = move |worker: &Context| worker.in_progress.end_exchange(&wanted);
         let mut answers = self.state.questions.ask(ask).await.into_iter().enumerate();
         let found = answers.find_map(|(worker, answer)| Some((worker, answer??)));
         let (worker, view) = found.ok_or_else(|| OrderError::NoRequest(id.to_owned()))?;

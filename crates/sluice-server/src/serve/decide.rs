@@ -46,7 +46,7 @@ use crate::dispatch::route::{RouteKind, RoutedPath};
 use crate::serve::redirect::{self, Redirect};
 use crate::traffic_counts::AnsweredBy;
 use directory::ServedPath;
-use fallback::{Candidates, FallbackUse, Unserved, leads_to_nothing};
+use fallback::{Candidates, FallbackUse, leads_to_nothing};
 pub(crate) use listing::list;
 
 /// A question to the routes: the request that a decision is made about.
@@ -311,30 +311,21 @@ fn decide_target<'s>(
         };
         let (decision, with_fallback) = match site.resolve_from(resume_at, asked.asked(current), trace) {
             Err(error) => {
-                let decision = Decision {
-                    adjustments: error.adjustments,
-                    ..Decision::without_routes(Err(error.fault))
-                };
+                let mut decision = Decision::without_routes(Err(error.fault));
+                decision.adjustments = error.adjustments;
                 (decision, None)
             }
             Ok(mut resolution) => {
                 resolution.keep_raw(current);
                 let with_fallback = fallback::route_with_fallback(&resolution, origin);
                 let fallback = FallbackUse::of(with_fallback, origin);
-                (
-                    decide_by_route(site, asked, current, fallback, resolution, trace),
-                    with_fallback,
-                )
+                let decision = decide_by_route(site, asked, current, fallback, resolution, trace);
+                (decision, with_fallback)
             }
         };
         let decided = match with_fallback {
             Some(route) if leads_to_nothing(&decision.answer) => {
-                let unserved = Unserved {
-                    decision,
-                    route,
-                    target: current.clone(),
-                };
-                fallback::begin(unserved, &mut candidates, trace)
+                fallback::begin(decision, route, current, &mut candidates, trace)
             }
             _ if candidates.is_some() => fallback::follow(decision, &mut candidates, trace),
             // The usual case; the decision is large.
@@ -384,10 +375,8 @@ fn decide_by_route<'s>(
         Resolved::Route(route, RouteKind::Refuse(refusal), _) => (Some("refuse"), Err(refusal.fault(&route.origin))),
         Resolved::Route(_, RouteKind::Reports, capture) => {
             let access = &resolution.adjustments.access;
-            (
-                Some("report"),
-                report(target, resolved, capture.of(&resolved.path), access),
-            )
+            let report = report(target, resolved, capture.of(&resolved.path), access);
+            (Some("report"), report)
         }
         Resolved::Root(_) | Resolved::Route(_, RouteKind::Files(_) | RouteKind::Script(_), _) => {
             match script_at(site, &resolution.resolved, &resolved.path) {

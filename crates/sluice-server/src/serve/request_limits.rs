@@ -49,11 +49,8 @@ pub(crate) fn count(exchange: &mut Exchange, request: &Request, settings: &Arc<R
             }))
         })?;
     }
-    exchange
-        .limits
-        .get_or_insert_default()
-        .counted
-        .push(Arc::clone(settings));
+    let limits = exchange.limits.get_or_insert_default();
+    limits.counted.push(Arc::clone(settings));
     Ok(())
 }
 
@@ -84,11 +81,8 @@ pub(crate) fn enter(
     });
     match entered {
         Entered::Permit(permit) => {
-            exchange
-                .limits
-                .get_or_insert_default()
-                .permits
-                .push((Arc::clone(settings), permit));
+            let limits = exchange.limits.get_or_insert_default();
+            limits.permits.push((Arc::clone(settings), permit));
             Ok(None)
         }
         Entered::Place(place) => Ok(Some(Queued {
@@ -113,16 +107,12 @@ impl Queued {
         let waited = timeout(settings.queue_timeout, place.wait()).await;
         exchange.tracer.stage(Stage::Checking);
         note_access(exchange, || {
-            let said = if matches!(waited, Ok(Some(_))) {
-                "there is room"
-            } else {
-                "refused"
+            let said = match waited {
+                Ok(Some(_)) => "there is room",
+                Ok(None) | Err(_) => "refused",
             };
-            format!(
-                "throttle ({}): {said} after {:.1?} in the queue",
-                settings.origin,
-                began.elapsed()
-            )
+            let (origin, waited) = (&settings.origin, began.elapsed());
+            format!("throttle ({origin}): {said} after {waited:.1?} in the queue")
         });
         match waited {
             Ok(Some(permit)) => {
@@ -131,10 +121,8 @@ impl Queued {
             }
             Ok(None) | Err(_) => {
                 throttle.note_timeout();
-                Err(throttled(
-                    &settings,
-                    &format!(" after {:.1?} in the queue", settings.queue_timeout),
-                ))
+                let how = format!(" after {:.1?} in the queue", settings.queue_timeout);
+                Err(throttled(&settings, &how))
             }
         }
     }

@@ -170,10 +170,8 @@ impl FormMask {
             }
             if self.state == State::Shown {
                 let is_end = |byte: &u8| matches!(*byte, b'&' | b'\r' | b'\n' | b';');
-                at = bytes[at..]
-                    .iter()
-                    .position(is_end)
-                    .map_or(bytes.len(), |found| at + found);
+                let end = bytes[at..].iter().position(is_end);
+                at = end.map_or(bytes.len(), |end| at + end);
             }
             let Some(byte) = bytes.get_mut(at) else { break };
             at += 1;

@@ -28,7 +28,7 @@ const PART_BYTES_MIN: usize = 6;
 pub(super) const NAME_BYTES_MAX: usize = 256;
 
 /// Which values must not be shown. A clone shares the list.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Masks(
     /// `None`: nothing is masked.
     Option<Arc<Words>>,
@@ -37,8 +37,6 @@ pub struct Masks(
 /// The words of secret names, `HEAD_WORDS` too.
 #[derive(Debug)]
 struct Words {
-    /// Lower case, letters and digits only.
-    words: Vec<String>,
     search: AhoCorasick,
     bytes_min: usize,
 }
@@ -51,7 +49,6 @@ impl Words {
         Words {
             search: built.expect("the words of a configuration have far fewer than 2^31 states"),
             bytes_min: words.iter().map(String::len).min().unwrap_or_default(),
-            words,
         }
     }
 
@@ -59,14 +56,6 @@ impl Words {
         name.len() >= self.bytes_min && self.search.is_match(name)
     }
 }
-
-impl PartialEq for Words {
-    fn eq(&self, other: &Words) -> bool {
-        self.words == other.words
-    }
-}
-
-impl Eq for Words {}
 
 impl Masks {
     /// The names of secrets unless the configuration sets others.
@@ -172,10 +161,8 @@ impl Masks {
         let mut from = 0;
         while let Some(equals) = text[from..].find('=').map(|at| from + at) {
             let before = &text[from..equals];
-            let name = before
-                .rsplit(|letter| !may_be_in_name(letter))
-                .next()
-                .unwrap_or_default();
+            let name = before.rsplit(|letter| !may_be_in_name(letter)).next();
+            let name = name.unwrap_or_default();
             from = equals + 1;
             if self.is_secret_parameter(name.as_bytes()) {
                 let value = &text[from..];
@@ -209,13 +196,8 @@ impl Masks {
             for part in value.split(|byte| matches!(byte, b' ' | b';' | b',')) {
                 let after_name = part.splitn(2, |byte| *byte == b'=').nth(1);
                 let is_long = |part: &&[u8]| part.len() >= PART_BYTES_MIN && !is_scheme(part);
-                secrets.extend(
-                    [Some(part), after_name]
-                        .into_iter()
-                        .flatten()
-                        .filter(is_long)
-                        .map(<[u8]>::to_vec),
-                );
+                let parts = [Some(part), after_name].into_iter().flatten();
+                secrets.extend(parts.filter(is_long).map(<[u8]>::to_vec));
             }
         }
         for text in &texts {

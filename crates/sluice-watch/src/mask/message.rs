@@ -107,10 +107,7 @@ impl Bodies {
         let mut rest = bytes;
         while !rest.is_empty() {
             let length = match self.at {
-                At::Head | At::ChunkSize => rest
-                    .iter()
-                    .position(|byte| *byte == b'\n')
-                    .map_or(rest.len(), |at| at + 1),
+                At::Head | At::ChunkSize => memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1),
                 At::Body(left) | At::Chunk(left) => {
                     usize::try_from(left).map_or(rest.len(), |left| left.min(rest.len()))
                 }

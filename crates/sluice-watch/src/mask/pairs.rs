@@ -69,13 +69,9 @@ impl PairMask {
 
     /// Notes bytes without the end of a name: only the name that they end with matters.
     fn skip(&mut self, bytes: &[u8]) {
-        let of_name = bytes
-            .iter()
-            .rev()
-            .take_while(|byte| NAME_BYTES[usize::from(**byte)])
-            .count();
-        let name = &bytes[bytes.len() - of_name..];
-        if of_name < bytes.len() {
+        let before = bytes.iter().rposition(|byte| !NAME_BYTES[usize::from(*byte)]);
+        let name = before.map_or(bytes, |before| &bytes[before + 1..]);
+        if before.is_some() {
             self.name.clear();
         }
         extend(&mut self.name, name, NAME_BYTES_MAX);

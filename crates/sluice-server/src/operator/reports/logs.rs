@@ -22,7 +22,7 @@ struct Shown {
 
 pub(super) fn collect(wanted: &Wanted) -> Collected {
     let logs = shown_logs(
-        wanted.context.state.described.server_log.load_full(),
+        wanted.context.state.server_log.load_full(),
         &wanted.context.config().shared().logs,
     );
     let text = |name: &str| wanted.values.get(name).unwrap_or_default().to_owned();

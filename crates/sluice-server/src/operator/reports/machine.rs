@@ -27,7 +27,7 @@ const fn library(name: &'static str, version: &'static str, purpose: &'static st
 
 pub(super) fn collect(wanted: &Wanted) -> Collected {
     let state = Arc::clone(&wanted.context.state);
-    later(move || machine(state.described.rating_file.get().map(PathBuf::as_path)))
+    later(move || machine(state.rating_file.get().map(PathBuf::as_path)))
 }
 
 fn machine(rating: Option<&Path>) -> Machine {

@@ -149,11 +149,8 @@ fn navigation(extent: &Extent) -> &'static [Link] {
     static ALL: OnceLock<Vec<Link>> = OnceLock::new();
     static TOTALS: OnceLock<Vec<Link>> = OnceLock::new();
     let links = |extent: &Extent| {
-        let pages = PAGES.iter().filter(|page| page.is_for(extent));
-        pages
-            .map(|page| page.link)
-            .filter(|link| !link.title.is_empty())
-            .collect()
+        let links = PAGES.iter().filter(|page| page.is_for(extent)).map(|page| page.link);
+        links.filter(|link| !link.title.is_empty()).collect()
     };
     let kept = match extent {
         Extent::Everything => &ALL,

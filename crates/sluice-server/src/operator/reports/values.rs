@@ -19,7 +19,7 @@ pub(super) fn overview(wanted: &Wanted) -> Collected {
     later(move || Overview {
         uptime_seconds: state.statistics.uptime(SystemTime::now()).as_secs(),
         pid: std::process::id(),
-        configuration: state.described.configuration_file.clone(),
+        configuration: state.configuration_file.clone(),
         minute: state.statistics.minute(),
         status: state.status(),
     })
@@ -69,6 +69,5 @@ pub(super) fn activity(wanted: &Wanted) -> Collected {
 
 /// The configuration as the program has described it.
 pub(super) fn configuration(wanted: &Wanted) -> Collected {
-    let described = &wanted.context.state.described;
-    ready(Configuration::clone(&described.configuration.load()))
+    ready(Configuration::clone(&wanted.context.state.configuration.load()))
 }

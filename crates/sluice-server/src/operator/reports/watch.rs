@@ -36,11 +36,9 @@ pub(super) fn collect(wanted: &Wanted) -> Collected {
     let fields = wanted.values.clone().into_pairs();
     let is_start = !wanted.is_of_other_site && fields.iter().any(|(name, _)| name == "start");
     // A wrong list of items is reported when it is sent.
-    let list = fields
-        .iter()
-        .filter(|(name, _)| name == "items")
-        .map(|(_, value)| value.as_str());
-    let asked: Items = list.collect::<Vec<_>>().join(",").parse().unwrap_or_default();
+    let list = fields.iter().filter(|(name, _)| name == "items");
+    let list: Vec<_> = list.map(|(_, value)| value.as_str()).collect();
+    let asked: Items = list.join(",").parse().unwrap_or_default();
     let items = Item::ALL.map(|item| WatchItem {
         name: item.name(),
         about: item.description(),
@@ -134,10 +132,8 @@ impl Shown {
             };
             self.log.count(&taken);
             let bytes = taken.events.iter().map(|event| event.size()).sum();
-            self.context
-                .front
-                .watches()
-                .show(bytes, || self.send_taken(&out, &taken));
+            let watches = self.context.front.watches();
+            watches.show(bytes, || self.send_taken(&out, &taken));
             if taken.is_ended {
                 let end = End::of(self.watch.spec(), self.log.has_shown());
                 return self.end(&out, end);

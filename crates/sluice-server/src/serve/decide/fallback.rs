@@ -16,12 +16,6 @@ use crate::dispatch::resolve::{FallbackTo, Resolution, Resolved, ResumeAt, Trace
 use crate::dispatch::route::Route;
 use crate::serve::decide::{Answer, Decision, EarlierPath, PathOrigin, Restart};
 
-pub(super) struct Unserved<'s> {
-    pub decision: Decision<'s>,
-    pub route: &'s Route,
-    pub target: Target,
-}
-
 pub(super) struct Candidates<'s> {
     route: &'s Route,
     left: std::slice::Iter<'s, Fallback>,
@@ -78,21 +72,23 @@ pub(super) fn is_read(method: &Method) -> bool {
 /// Begins with the candidates of a route. Of a route that a candidate itself leads to, only the next route is tried. The result is the
 /// decision if there is nothing to try.
 pub(super) fn begin<'s>(
-    unserved: Unserved<'s>,
+    decision: Decision<'s>,
+    route: &'s Route,
+    target: &Target,
     candidates: &mut Option<Box<Candidates<'s>>>,
     trace: &mut impl Trace,
 ) -> Result<Decision<'s>, Box<Restart>> {
-    let Some(mut own) = Candidates::new(&unserved) else {
-        return Ok(unserved.decision);
+    let Some(mut own) = Candidates::new(&decision, route, target) else {
+        return Ok(decision);
     };
-    if let Err(Fault::Client(ClientFault::NotFound(link @ Absent::Link(_)))) = &unserved.decision.answer {
-        trace.refuses_link(unserved.route, link);
+    if let Err(Fault::Client(ClientFault::NotFound(link @ Absent::Link(_)))) = &decision.answer {
+        trace.refuses_link(route, link);
     }
     if candidates.is_some() {
         return Err(own.next_route(trace));
     }
     match own.next(trace) {
-        None => Ok(unserved.decision),
+        None => Ok(decision),
         Some(restart) => {
             if restart.earlier.is_some() {
                 *candidates = Some(Box::new(own));
@@ -121,12 +117,7 @@ pub(super) fn follow<'s>(
 }
 
 impl<'s> Candidates<'s> {
-    fn new(unserved: &Unserved<'s>) -> Option<Candidates<'s>> {
-        let Unserved {
-            decision,
-            route,
-            target,
-        } = unserved;
+    fn new(decision: &Decision<'s>, route: &'s Route, target: &Target) -> Option<Candidates<'s>> {
         let resolution = &decision.served.as_ref()?.resolution;
         let adjustments = &decision.adjustments;
         Some(Candidates {

@@ -86,12 +86,8 @@ impl<'q> Claims<'q> {
             return KnownUser::Nobody(Credentials::Missing);
         };
         if self.config.user_store(source).is_some_and(|store| !store.knows(name)) {
-            let files = source
-                .users
-                .iter()
-                .map(|path| path.display().to_string())
-                .collect::<String>();
-            notes.push(format!("user \"{name}\" is not in {files}"));
+            let file = source.users.as_ref().map(|path| path.display().to_string());
+            notes.push(format!("user \"{name}\" is not in {}", file.unwrap_or_default()));
             return KnownUser::Nobody(Credentials::Wrong(name.into()));
         }
         self.claimed_user(access, name, notes)
