@@ -125,7 +125,7 @@ impl Service for ExchangeService {
             Ok(request) => request,
             Err(fault) => {
                 let response = refuse::head(&mut exchange, connection, &fault, &mut fields);
-                return PendingResponse::now(finish(response, exchange, under_way));
+                return PendingResponse::Now(Some(finish(response, exchange, under_way)));
             }
         };
         note_site(&mut exchange, &request, connection);
@@ -149,7 +149,7 @@ impl Service for ExchangeService {
             }
         };
         note_redirect(&exchange, &request, &response);
-        PendingResponse::now(finish(response, exchange, under_way))
+        PendingResponse::Now(Some(finish(response, exchange, under_way)))
     }
 
     fn refuse(&self, endpoints: Endpoints, refusal: &HeadRefusal) -> Option<Vec<u8>> {

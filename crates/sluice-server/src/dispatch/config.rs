@@ -162,7 +162,7 @@ impl Config {
         listener: Option<usize>,
     ) -> Result<(usize, HostMatch), Misdirected> {
         if let Some(listener) = listener {
-            return self.choose_site(host, listener);
+            return self.site_of_request(host, listener);
         }
         match self.names.choose(host, None).unwrap_or((0, HostMatch::Default)) {
             (_, HostMatch::Default) if self.unknown_hosts == UnknownHosts::Refuse => {
@@ -177,14 +177,9 @@ impl Config {
         chosen.is_some_and(|(number, _)| self.names.is_on(number, listener))
     }
 
-    /// The number of the site that serves a request for a host. `listener` is the number of the address.
-    /// Errors: the client's (421): the site is not served on this address, or the host is unknown and such hosts are
-    /// refused.
-    pub(crate) fn site_of_request(&self, host: &str, listener: usize) -> Result<usize, Misdirected> {
-        self.choose_site(host, listener).map(|(number, _)| number)
-    }
-
-    fn choose_site(&self, host: &str, listener: usize) -> Result<(usize, HostMatch), Misdirected> {
+    /// The number of the site that serves a request for a host, and how it was chosen. `listener` is the number of the address.
+    /// Errors: the client's (421): the site is not served on this address, or the host is unknown and such hosts are refused.
+    pub(crate) fn site_of_request(&self, host: &str, listener: usize) -> Result<(usize, HostMatch), Misdirected> {
         let chosen = self.names.choose(host, Some(listener));
         match chosen.filter(|(number, _)| self.names.is_on(*number, listener)) {
             Some((number, how)) => self.check_host(host, how, listener).map(|()| (number, how)),

@@ -15,7 +15,7 @@ use sluice_watch::TracedAttributes;
 use sluice_watch::mask::Masks;
 
 use crate::context::Context;
-use crate::in_progress::{NewRequest, RequestView, Watchable};
+use crate::in_progress::{NewRequest, RequestView};
 use crate::operator::state_of;
 
 pub(crate) fn join(context: &Context) {
@@ -25,18 +25,13 @@ pub(crate) fn join(context: &Context) {
         return;
     }
     for request in context.in_progress.watchable(|request| watches.may_join(request)) {
-        let Watchable {
-            view,
-            listener,
-            progress,
-            tracer,
-        } = request;
-        let attributes = attributes(context, &view, listener);
-        if watches.join(&tracer, view.request.started, attributes, |masks| summary(&view, masks)) {
+        let (view, tracer) = (&request.view, &request.tracer);
+        let attributes = attributes(context, view, request.listener);
+        if watches.join(tracer, view.request.started, attributes, |masks| summary(view, masks)) {
             if let Some(masks) = tracer.masks() {
                 tracer.hide_secrets(&masks.secrets_of([], view.request.uri.query()));
             }
-            progress.wake();
+            request.progress.wake();
         }
     }
 }

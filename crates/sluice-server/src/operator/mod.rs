@@ -338,16 +338,13 @@ fn counts(sums: HashMap<String, usize>, most: usize) -> Vec<Count> {
 /// The message that a request was ended.
 #[must_use]
 pub fn ended_text(request: &ActiveRequest) -> String {
-    let ActiveRequest {
-        id,
-        method,
-        target,
-        client,
-        pid,
-        ..
-    } = request;
-    let process = pid
-        .map(|pid| format!("; script process {pid} is stopped"))
-        .unwrap_or_default();
-    format!("request {id} is ended: {method} {target} of {client}{process}")
+    let process = request.pid.map(|pid| format!("; script process {pid} is stopped"));
+    format!(
+        "request {} is ended: {} {} of {}{}",
+        request.id,
+        request.method,
+        request.target,
+        request.client,
+        process.unwrap_or_default()
+    )
 }

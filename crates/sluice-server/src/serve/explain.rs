@@ -207,7 +207,7 @@ fn explain_at(
         let target = &question.target;
         let uri: Uri = target.parse().map_err(|error| format!("{target}: {error}"))?;
         let asked_for = AskedFor::Https(port, Box::new(uri));
-        return Ok(render(config.site(0), &asked_for, *attributes, &claims));
+        return Ok(render(config.site(0), &asked_for, *attributes, claims));
     }
     let (number, chosen) = match config.site_of_question(attributes.host, listener) {
         Ok(chosen) => chosen,
@@ -228,7 +228,7 @@ fn explain_at(
     );
     let mut explanation = match target_of(&question.target) {
         Err(fault) => without_routes(scheme, error(&fault)),
-        Ok(target) => render(site, &AskedFor::Target(target), *attributes, &claims),
+        Ok(target) => render(site, &AskedFor::Target(target), *attributes, claims),
     };
     explanation.site = Some(SiteChoice {
         origin: site.origin.clone(),
@@ -328,7 +328,7 @@ impl Rounds {
     }
 }
 
-fn render(site: &Site, asked_for: &AskedFor, attributes: RequestAttributes<'_>, claims: &Claims<'_>) -> Explanation {
+fn render(site: &Site, asked_for: &AskedFor, attributes: RequestAttributes<'_>, mut claims: Claims<'_>) -> Explanation {
     let mut rounds = Rounds::default();
     let asked = RouteQuestion {
         asked_for,
@@ -341,15 +341,14 @@ fn render(site: &Site, asked_for: &AskedFor, attributes: RequestAttributes<'_>, 
     let decision = decide(site, &asked, &mut rounds);
     let path = asked_for.target().map_or("", |target| &target.path);
     let is_logged = decision.adjustments.is_logged.unwrap_or(true);
-    let mut notes = Vec::new();
-    let answer = match claims.judge(&attributes, &decision.adjustments, &mut notes) {
+    let answer = match claims.judge(&attributes, &decision.adjustments) {
         Ok(()) => render_answer(site, path, decision, &attributes),
         Err(fault) => error(&fault),
     };
     Explanation {
         rounds: rounds.0,
         is_logged,
-        notes,
+        notes: claims.notes,
         ..without_routes(attributes.scheme, answer)
     }
 }

@@ -30,12 +30,6 @@ pub(crate) enum PendingResponse {
     Later(Pin<Box<dyn Future<Output = Response<Finish>>>>),
 }
 
-impl PendingResponse {
-    pub(crate) fn now(response: Response<Finish>) -> PendingResponse {
-        PendingResponse::Now(Some(response))
-    }
-}
-
 impl Future for PendingResponse {
     type Output = Result<Response<Finish>, Infallible>;
 

@@ -5,7 +5,6 @@
 //! asked here too: rates and throttles, the limits of its body. A request that must wait keeps its decision, and goes on with it. The functions of `carry_out`
 //! take a [`Passed`], and only this file makes one.
 
-use std::fmt;
 use std::sync::Arc;
 
 use sluice_access::control::AccessControl;
@@ -131,12 +130,6 @@ fn is_of_connection(fault: &Fault) -> bool {
 pub(crate) struct Gate {
     /// The proofs of users, for routes with access rules.
     pub control: Arc<AccessControl>,
-}
-
-impl fmt::Debug for Gate {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Gate").finish_non_exhaustive()
-    }
 }
 
 pub(crate) struct Passed(Answer);

@@ -25,14 +25,13 @@ pub(crate) fn head(
 ) -> Response<ResponseBody> {
     let config = exchange.context.config();
     let host = host(exchange.line.version, &exchange.line.uri, fields).ok();
+    let listener = connection.peer().listener();
     let site = host
         .as_deref()
-        .and_then(|host| config.site_of_request(host, connection.peer().listener()).ok());
-    let host = host.unwrap_or_default();
-    let mut response = match site {
-        Some(site) => refuse(exchange, fault, None, &config.site(site).errors, &host, fields),
-        None => refuse(exchange, fault, None, &ErrorSettings::default(), &host, fields),
-    };
+        .and_then(|host| config.site_of_request(host, listener).ok());
+    let usual = ErrorSettings::default();
+    let errors = site.map_or(&usual, |(site, _)| &config.site(site).errors);
+    let mut response = refuse(exchange, fault, None, errors, &host.unwrap_or_default(), fields);
     // In HTTP/2, which ends bodies by frames, there is no such fault.
     if fault.ends_connection() {
         exchange.entry.is_last = true;

@@ -205,9 +205,8 @@ fn choose_site(
         let site = config.site_of_redirect(host, listener);
         return site.map_err(ClientFault::Misdirected);
     }
-    let site = config
-        .site_of_request(host, listener)
-        .map_err(ClientFault::Misdirected)?;
+    let chosen = config.site_of_request(host, listener);
+    let (site, _) = chosen.map_err(ClientFault::Misdirected)?;
     // Of an authority, `sluice_http::host::host` has made the field.
     if let Some(text) = known_hosts::text(exchange.line.version, &exchange.line.uri, fields)
         && let Some(field) = fields.get(header::HOST).filter(|field| field.as_bytes() == text)

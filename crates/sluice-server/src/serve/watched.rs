@@ -93,10 +93,8 @@ pub(crate) fn response_head(exchange: &Exchange, response: &Response<ResponseBod
     tracer.note(Item::ResponseHead, module::RESPONSE, || {
         let mut text = status.to_string();
         add_fields(&mut text, masks, response.headers());
-        match length {
-            Some(_) if response.headers().contains_key(header::CONTENT_LENGTH) => {}
-            Some(bytes) => drop(write!(text, "\ncontent-length: {bytes}")),
-            None => {}
+        if let Some(bytes) = length.filter(|_| !response.headers().contains_key(header::CONTENT_LENGTH)) {
+            let _ = write!(text, "\ncontent-length: {bytes}");
         }
         text
     });

@@ -184,12 +184,7 @@ fn list<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>, fo
     if form == PathForm::Any {
         return add_slash(site, served, path);
     }
-    let AskedPath {
-        asked,
-        original,
-        target,
-        ..
-    } = path;
+    let (asked, original, target) = (path.asked, path.original, path.target);
     if path.fallback == FallbackUse::Candidate {
         return Err(nothing(&target.path));
     }
@@ -259,12 +254,7 @@ fn find_index<'s>(
     served: &mut ServedPath<'s>,
     path: AskedPath<'_>,
 ) -> Result<Option<(Answer, ServedPath<'s>)>, Fault> {
-    let AskedPath {
-        asked,
-        original,
-        target,
-        ..
-    } = path;
+    let (asked, original, target) = (path.asked, path.original, path.target);
     let attributes = asked.attributes;
     let start = served.resolution.index_start(&original.path);
     let query = target.query.as_deref();
