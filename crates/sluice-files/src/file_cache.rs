@@ -11,6 +11,7 @@ use crate::variants::in_flight::InFlight;
 use crate::variants::time_budget::TimeBudget;
 
 /// The cache of all files of a configuration, for all workers.
+#[derive(Clone)]
 pub struct FileCache {
     pub(crate) cache: Arc<Cache>,
     pub(crate) in_flight: Arc<InFlight>,

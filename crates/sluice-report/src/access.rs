@@ -4,14 +4,11 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// The state of access control at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AccessReport {
     /// Wrong passwords.
     pub failures: FailureReport,
-    /// The throttles of the routes, in their order.
     pub throttles: Vec<ThrottleReport>,
-    /// The rates of the routes, in their order.
     pub rates: Vec<RateReport>,
 }
 
@@ -37,7 +34,6 @@ pub struct FailedSender {
     pub realm: String,
     /// Wrong ones, since the sender has been in this list.
     pub wrong: u64,
-    /// Requests that were refused.
     pub refused: u64,
     /// When the last wrong one was sent, seconds since 1970.
     pub last: u64,
@@ -49,24 +45,18 @@ pub struct FailedSender {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Whose {
-    /// All requests of the route.
     Route,
     /// The requests from an address; for IPv6 from a network of 64 bits, by its address.
     Client(IpAddr),
-    /// The requests of a user.
     User(String),
 }
 
-/// The state of the throttle of a route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThrottleReport {
-    /// The place of the throttle in the configuration.
     pub route: String,
     /// The settings, for people.
     pub limit: String,
-    /// Requests that are being answered.
     pub running: usize,
-    /// Requests that wait.
     pub waiting: usize,
     /// Requests that were refused (503) since the start or the last reload, because the queue was full.
     pub refused: u64,
@@ -79,18 +69,13 @@ pub struct ThrottleReport {
 /// The requests that are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThrottledKey {
-    /// The user or client.
     pub of: Whose,
-    /// Requests that are being answered.
     pub running: usize,
-    /// Requests that wait.
     pub waiting: usize,
 }
 
-/// The state of the rate of a route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateReport {
-    /// The place of the limit in the configuration.
     pub route: String,
     /// The limit: `20/s`.
     pub limit: String,

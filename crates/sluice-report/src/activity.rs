@@ -4,8 +4,7 @@
 //! minutes ─▶ buckets of a period ─┬─▶ charts and a table
 //!                                 └─▶ JSON
 //! ```
-//! A bucket is as many minutes as one bar of the charts stands for. Here: the periods and the sums. Not here: where the minutes
-//! come from and how they are kept (`sluice_log::activity`), and the page with its charts (`sluice_pages`).
+//! A bucket is as many minutes as one bar of the charts stands for.
 
 use serde::Serialize;
 
@@ -15,37 +14,27 @@ pub const MINUTES: u32 = 28 * 24 * 60;
 /// Starts, stops and crashes in the list of a page at most.
 const MARKS_MAX: usize = 100;
 
-/// The activity in one minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Minute {
     /// The minute, counted from 1970.
     pub minute: u32,
-    /// Requests whose exchange ended.
     pub requests: u32,
-    /// Bytes of the bodies of requests.
     pub received_bytes: u64,
-    /// Bytes of the bodies of responses.
     pub sent_bytes: u64,
-    /// Responses by the first digit of their status: 1xx to 5xx.
     pub by_class: [u32; 5],
-    /// Requests whose clients left before there was a response.
     pub client_left: u32,
     /// The most requests in progress, looked up once a second.
     pub in_progress_max: u32,
     /// The most connections, looked up once a second.
     pub connections_max: u32,
-    /// Starts of the server.
     pub starts: u8,
-    /// Stops of the server.
     pub stops: u8,
-    /// Ends of the server that were no stops.
     pub crashes: u8,
     /// The seconds of the minute in which the server ran.
     pub seconds: u8,
 }
 
 impl Minute {
-    /// A minute in which nothing has happened.
     #[must_use]
     pub fn new(minute: u32) -> Minute {
         Minute {
@@ -100,7 +89,6 @@ impl Period {
         }
     }
 
-    /// The name for people.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -109,7 +97,6 @@ impl Period {
         }
     }
 
-    /// The period with this name; `None` if no period has it.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Period> {
         Period::ALL.into_iter().find(|period| period.name() == name)
@@ -163,32 +150,21 @@ impl Period {
     }
 }
 
-/// The sums of one bar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bar {
     /// The first second, counted from 1970.
     pub start: u64,
     /// The seconds in which the server ran.
     pub measured_seconds: u64,
-    /// Requests whose exchange ended.
     pub requests: u64,
-    /// Bytes of the bodies of requests.
     pub received_bytes: u64,
-    /// Bytes of the bodies of responses.
     pub sent_bytes: u64,
-    /// Responses by the first digit of their status: 1xx to 5xx.
     pub by_class: [u64; 5],
-    /// Requests whose clients left before there was a response.
     pub client_left: u64,
-    /// The most requests in progress.
     pub in_progress_max: u32,
-    /// The most connections.
     pub connections_max: u32,
-    /// Starts of the server.
     pub starts: u32,
-    /// Stops of the server.
     pub stops: u32,
-    /// Ends of the server that were no stops.
     pub crashes: u32,
 }
 
@@ -216,18 +192,15 @@ impl Bar {
     }
 }
 
-/// A start, stop or crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Mark {
     /// The first second of its minute, since 1970.
     pub time: u64,
     /// `start`, `stop`, or `crash`: an end without a stop.
     pub what: &'static str,
-    /// How many in this minute.
     pub count: u8,
 }
 
-/// Where the minutes are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Storage {
     /// The file; `None` if they are kept in memory only.
@@ -236,20 +209,15 @@ pub struct Storage {
     pub problem: Option<String>,
 }
 
-/// The activity in a period.
 #[derive(Clone, Debug, Serialize)]
 pub struct Activity {
     /// The moment of the report, seconds since 1970.
     pub now: u64,
     /// The period: `hour`, `day`, `week`, `28days`.
     pub period: &'static str,
-    /// The seconds of one bar.
     pub bucket_seconds: u64,
-    /// Where the minutes are kept.
     pub kept: Storage,
-    /// The sums over the whole period.
     pub total: Bar,
-    /// The bars, the oldest first.
     pub buckets: Vec<Bar>,
     /// Starts, stops and crashes, the newest first, 100 at most.
     pub marks: Vec<Mark>,

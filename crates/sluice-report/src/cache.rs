@@ -2,10 +2,8 @@
 
 use serde::Serialize;
 
-/// The file cache.
 #[derive(Clone, Debug, Serialize)]
 pub struct FileCache {
-    /// Whether there is one.
     pub is_on: bool,
     /// Requests answered from memory without checking the file.
     pub hits: u64,
@@ -19,26 +17,18 @@ pub struct FileCache {
     pub too_large: u64,
     /// Requests for files that had just changed.
     pub just_changed: u64,
-    /// Files that were removed to make room.
     pub evicted: u64,
-    /// Files in memory.
     pub files: u64,
-    /// Bytes of their content.
     pub bytes: u64,
-    /// The largest files.
     pub largest: Vec<Entry>,
-    /// The files that were sent most often.
     pub most_used: Vec<Entry>,
 }
 
-/// A file in memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// The path.
     pub path: String,
     /// The content coding, if the entry is a compressed variant.
     pub coding: Option<&'static str>,
-    /// The size of its content.
     pub bytes: u64,
     /// About how often it was sent without checking the file; a multiple of 17.
     pub hits: u64,

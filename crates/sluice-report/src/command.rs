@@ -5,8 +5,7 @@
 //! buttons of the reports ───┼──▶ server process ──▶ supervisor     Command
 //! signals ──────────────────┘                   ◀──                CommandResult
 //! ```
-//! All of these exchange the same two types. Here: the values, and their form as JSON. Not here: who may give commands, and how they are
-//! carried out.
+//! All of these exchange the same two types.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,24 +17,17 @@ use crate::status::Status;
 /// The bytes of a command at most; a longer one is refused.
 pub const COMMAND_BYTES_MAX: u64 = 4096;
 
-/// A command to a running server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum Command {
-    /// Report the state, with the pools of script processes.
     Status,
-    /// Report the state, and the requests in progress.
     Top,
-    /// Report the connections of clients.
     Connections,
     /// End the processes of a script, which is named by its file or its path in a URL.
     Retire {
-        /// The script.
         script: String,
     },
-    /// End a request in progress.
     End {
-        /// The id of the request.
         id: String,
     },
     /// Read the configuration again (SIGHUP).
@@ -69,26 +61,20 @@ impl Command {
     }
 }
 
-/// The result of a command.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CommandResult {
-    /// Whether the command was carried out.
     pub ok: bool,
     /// The events of the command, as in the server log.
     pub messages: Vec<String>,
-    /// The state, if it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<ServerReport>,
-    /// The requests in progress, if they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<RequestList>,
-    /// The connections, if they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<ConnectionList>,
 }
 
 impl CommandResult {
-    /// The command was carried out.
     #[must_use]
     pub fn done() -> CommandResult {
         CommandResult {
@@ -119,22 +105,18 @@ impl CommandResult {
 /// The state of a server, with what the supervisor knows of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ServerReport {
-    /// The version of the program.
     pub version: String,
     /// The process to signal.
     pub pid: u32,
     /// The process that serves; the same if there is no supervisor.
     #[serde(default)]
     pub server_pid: u32,
-    /// The supervisor's history of server processes, if there is a supervisor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supervisor: Option<History>,
     /// The configuration file; `None` if the command line says everything.
     pub configuration: Option<String>,
-    /// The counters since the start.
     #[serde(flatten)]
     pub status: Status,
-    /// The pools of script processes.
     #[serde(default)]
     pub scripts: Scripts,
 }
@@ -142,7 +124,6 @@ pub struct ServerReport {
 /// The server processes that a supervisor has started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
-    /// The process id of the supervisor.
     pub pid: u32,
     /// How often a server process was started again because one had ended.
     pub restarts: u32,

@@ -7,44 +7,33 @@ use serde::Serialize;
 pub struct Configuration {
     /// The files, the main one first; none if the command line says everything.
     pub files: Vec<String>,
-    /// The settings of the whole server.
     pub server: Vec<Setting>,
-    /// The sites in their order.
     pub sites: Vec<Site>,
     /// Probable mistakes, as `sluice check` reports them.
     pub warnings: Vec<String>,
 }
 
-/// A setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// The name.
     pub name: String,
-    /// The value.
     pub value: String,
 }
 
-/// A site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Site {
     /// The place in the files: `sluice.toml:12`.
     pub origin: String,
     /// The host names; none for any host.
     pub hosts: Vec<String>,
-    /// The settings of the whole site.
     pub settings: Vec<Setting>,
     /// The routes in their order, and the files for paths that no route matches.
     pub routes: Vec<Route>,
 }
 
-/// A route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Route {
-    /// The place in the files.
     pub origin: String,
-    /// The pattern of its paths.
     pub path: String,
-    /// The action.
     pub action: String,
     /// The arguments of the action, and the changes that the route makes.
     pub with: String,

@@ -5,7 +5,6 @@
 //! microseconds   0 1 2 … 15 │ 16 17 … 31 │ 32 34 … 62 │ 64 68 … 124 │ …
 //! bucket         0 1 2 … 15 │ 16 17 … 31 │ 32 33 … 47 │ 48 49 … 63  │ …
 //! ```
-//! Here: the scale, which counters and reports share. Not here: counting (`sluice_server::status`).
 
 use std::time::Duration;
 
@@ -18,10 +17,8 @@ const STEPS: usize = 1 << STEP_BITS;
 /// The last doubling: times from 2^32 microseconds (71 minutes) on are counted in its last bucket.
 const DOUBLINGS: usize = 32 - STEP_BITS as usize;
 
-/// The number of buckets.
 pub const BUCKETS: usize = STEPS + DOUBLINGS * STEPS;
 
-/// The percentiles that reports show.
 const PERCENTILES: [f64; 4] = [50.0, 90.0, 99.0, 99.9];
 
 /// A time in microseconds; the greatest number if it is longer.
@@ -56,9 +53,7 @@ fn least_micros(bucket: usize) -> u64 {
 /// How long something took, in many cases.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// How many cases.
     pub count: u64,
-    /// The sum of their times.
     pub sum_seconds: f64,
     /// The percentiles: half of the cases took no longer than the 50th percentile.
     pub percentiles: Vec<Percentile>,
@@ -66,7 +61,6 @@ pub struct Times {
     pub buckets: Vec<Bucket>,
 }
 
-/// A percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentile {
     /// The percentage of all cases …
@@ -78,11 +72,9 @@ pub struct Percentile {
 /// The cases of some time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// The number of the bucket on the scale.
     pub bucket: usize,
     /// The upper bound: the cases took less than this.
     pub below_seconds: f64,
-    /// How many.
     pub count: u64,
 }
 
@@ -131,7 +123,6 @@ impl Times {
         self.buckets.last().map_or(0.0, |bucket| bucket.below_seconds)
     }
 
-    /// The average. 0 without a case.
     #[must_use]
     pub fn average(&self) -> f64 {
         #[allow(clippy::cast_precision_loss)]
@@ -139,7 +130,6 @@ impl Times {
         self.sum_seconds / count
     }
 
-    /// The cases since an earlier state.
     #[must_use]
     pub fn since(&self, earlier: &Times) -> Times {
         let mut counts = [0; BUCKETS];
@@ -160,6 +150,7 @@ impl Times {
     #[must_use]
     pub fn doublings(&self) -> Vec<Bucket> {
         let class = |bucket: &Bucket| bucket.bucket / STEPS;
+        let of_class = |number| self.buckets.iter().filter(move |bucket| class(bucket) == number);
         let (Some(first), Some(last)) = (self.buckets.first(), self.buckets.last()) else {
             return Vec::new();
         };
@@ -167,12 +158,7 @@ impl Times {
             .map(|number| Bucket {
                 bucket: number,
                 below_seconds: seconds(least_micros((number + 1) * STEPS)),
-                count: self
-                    .buckets
-                    .iter()
-                    .filter(|bucket| class(bucket) == number)
-                    .map(|bucket| bucket.count)
-                    .sum(),
+                count: of_class(number).map(|bucket| bucket.count).sum(),
             })
             .collect()
     }

@@ -1,6 +1,4 @@
 //! The machine and the program: the facts of both that belong into the report of a fault or a measurement.
-//!
-//! Here: the values, and what the files of /proc say. Not here: reading these files.
 
 use serde::Serialize;
 
@@ -20,26 +18,19 @@ const FLAGS: [&str; 12] = [
     "sve", // ARM; `aes` is the same there
 ];
 
-/// The machine and the program.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Machine {
-    /// The hardware.
     pub hardware: Hardware,
-    /// The operating system.
     pub system: System,
     /// The limits of the server process (getrlimit(2)).
     pub limits: Vec<Limit>,
-    /// The server process.
     pub process: ServerProcess,
-    /// The program.
     pub program: Program,
-    /// The engines of the server for scripts.
     pub engines: Vec<Engine>,
     /// The last rating by `sluice rate`; `None` if it has not been run.
     pub rating: Option<Rating>,
 }
 
-/// The hardware.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Hardware {
     /// The name that the processor reports.
@@ -48,32 +39,24 @@ pub struct Hardware {
     pub is_virtual: bool,
     /// Processors that the server may use.
     pub processors_usable: usize,
-    /// Processors of the machine.
     pub processors: usize,
     /// CPU flags that affect speed (AES, AVX …).
     pub flags: Vec<&'static str>,
-    /// Memory in bytes.
     pub memory_bytes: Option<u64>,
     /// The part of the memory that is available for programs, in bytes.
     pub memory_available_bytes: Option<u64>,
 }
 
-/// The operating system.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct System {
-    /// The distribution.
     pub distribution: String,
-    /// The version of Linux.
     pub kernel: String,
-    /// The architecture.
     pub architecture: &'static str,
-    /// The name of the machine.
     pub hostname: String,
     /// The average load over 1, 5 and 15 minutes.
     pub load: String,
 }
 
-/// A limit of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Limit {
     /// The name, as in /proc/PID/limits.
@@ -84,49 +67,33 @@ pub struct Limit {
     pub hard: String,
 }
 
-/// The server process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ServerProcess {
-    /// The process id.
     pub pid: u32,
-    /// The resident memory.
     pub memory_bytes: Option<u64>,
-    /// The greatest resident memory so far.
     pub memory_peak_bytes: Option<u64>,
-    /// The number of threads.
     pub threads: Option<u64>,
-    /// The number of open descriptors.
     pub descriptors: Option<u64>,
     /// The processor time, without that of scripts.
     pub processor_seconds: Option<f64>,
 }
 
-/// The program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Program {
-    /// The version.
     pub version: &'static str,
-    /// How it was built.
     pub build: String,
-    /// Libraries with their versions.
     pub libraries: Vec<Library>,
 }
 
-/// A library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Library {
-    /// The name.
     pub name: &'static str,
-    /// The version.
     pub version: &'static str,
-    /// The purpose.
     pub purpose: &'static str,
 }
 
-/// An engine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Engine {
-    /// The name.
     pub name: String,
     /// The reason why it cannot run scripts; `None` if it can.
     pub problem: Option<String>,
@@ -139,22 +106,16 @@ pub struct Rating {
     pub at: u64,
     /// The version of the program.
     pub version: String,
-    /// Each exercise.
     pub exercises: Vec<Exercise>,
 }
 
-/// An exercise of a rating.
 #[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
 pub struct Exercise {
-    /// The name.
     pub name: String,
     /// The unit of the numbers below.
     pub unit: String,
-    /// Average of the samples.
     pub average: f64,
-    /// The least of them.
     pub minimum: f64,
-    /// The greatest of them.
     pub maximum: f64,
 }
 
@@ -235,12 +196,8 @@ pub fn processor_seconds(stat: &str) -> Option<f64> {
     const TICKS_A_SECOND: f64 = 100.0;
     // The name of the program, in parentheses, may contain anything.
     let (_, fields) = stat.rsplit_once(") ")?;
-    let ticks: f64 = fields
-        .split(' ')
-        .skip(11)
-        .take(2)
-        .map(|field| field.parse().unwrap_or(0.0))
-        .sum();
+    let times = fields.split(' ').skip(11).take(2);
+    let ticks: f64 = times.map(|field| field.parse().unwrap_or(0.0)).sum();
     Some(ticks / TICKS_A_SECOND)
 }
 
@@ -252,8 +209,9 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// A field with a number of kB, in bytes.
-fn kibibytes(text: &str, name: &str) -> Option<u64> {
+/// A field with a number of kB, as in `Pss: 3 kB`, in bytes.
+#[must_use]
+pub fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let kibibytes: u64 = field(text, name)?.split(' ').next()?.parse().ok()?;
     Some(kibibytes << 10)
 }

@@ -4,18 +4,13 @@ use serde::Serialize;
 
 use crate::status::Status;
 
-/// The state of the server at a glance.
 #[derive(Clone, Debug, Serialize)]
 pub struct Overview {
-    /// Seconds since its start.
     pub uptime_seconds: u64,
-    /// The process id of the server.
     pub pid: u32,
     /// The configuration file; `None` if the command line says everything.
     pub configuration: Option<String>,
-    /// The last minute.
     pub minute: LastMinute,
-    /// The state of the server.
     #[serde(flatten)]
     pub status: Status,
 }
@@ -27,7 +22,6 @@ pub struct LastMinute {
     pub requests: Vec<u64>,
     /// Responses with a status of 500 or more.
     pub server_errors: Vec<u64>,
-    /// Bytes of the bodies of responses.
     pub body_bytes: Vec<u64>,
 }
 

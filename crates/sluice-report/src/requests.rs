@@ -2,10 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The requests in progress at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestList {
-    /// How many there are.
     pub total: usize,
     /// The oldest of them, the oldest first.
     pub requests: Vec<ActiveRequest>,
@@ -13,7 +11,6 @@ pub struct RequestList {
     pub silent_workers: usize,
 }
 
-/// The state of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -43,7 +40,6 @@ pub enum State {
 }
 
 impl State {
-    /// The name, for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,20 +58,16 @@ impl State {
     }
 }
 
-/// A request in progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActiveRequest {
     /// The id (UNIQUE_ID).
     pub id: String,
-    /// The state.
     pub state: State,
     /// Time since its head was complete, milliseconds.
     pub age_ms: u64,
-    /// The address of the client.
     pub client: String,
     /// The user, if a route has asked for one.
     pub user: Option<String>,
-    /// The method.
     pub method: String,
     /// The host, as the client has sent it.
     pub host: String,
@@ -85,14 +77,9 @@ pub struct ActiveRequest {
     pub protocol: String,
     /// The handler: `file`, `script` …; `-` until it is decided.
     pub handler: String,
-    /// Bytes of the request body so far.
     pub received_bytes: u64,
-    /// Bytes of the response body so far.
     pub sent_bytes: u64,
-    /// The script process.
     pub pid: Option<i32>,
-    /// The script's file.
     pub script: Option<String>,
-    /// The worker.
     pub worker: usize,
 }

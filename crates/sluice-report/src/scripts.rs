@@ -2,10 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The script processes of a server at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scripts {
-    /// Processes that run, and the most that may (`limits.processes`).
     pub running: usize,
     /// The most that may run.
     pub max: usize,
@@ -13,47 +11,33 @@ pub struct Scripts {
     pub pools: Vec<Pool>,
 }
 
-/// The processes of one script or engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
     /// The file of the script; of an engine its name and number within the route (`python 0`).
     pub script: String,
     /// How its scripts run: `cgi`, `cgiplus` or `rte`.
     pub mode: String,
-    /// The site of its route.
     pub site: String,
-    /// The place of the route in the configuration.
     pub origin: String,
-    /// The most processes that it may have.
     pub max: usize,
-    /// Idle processes that it keeps.
     pub min: usize,
     /// After this time without a request a process is ended, milliseconds.
     pub idle_ms: u64,
-    /// Requests that may wait.
     pub queue_max: usize,
-    /// Longest wait, milliseconds.
     pub queue_timeout_ms: u64,
     /// Whether the configuration has been replaced: it gets no further requests.
     pub is_replaced: bool,
-    /// The processes.
     pub processes: Vec<ProcessReport>,
-    /// How many requests wait for a process.
     pub waiting: usize,
-    /// The oldest of them.
     pub waiters: Vec<Waiter>,
-    /// Processes started.
     pub started: u64,
-    /// Requests refused.
     pub refused: Refused,
     /// How its last processes ended, the last one first.
     pub ended: Vec<Ended>,
 }
 
-/// Requests that got no process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
-    /// Because the queue was full.
     pub queue_full: u64,
     /// Because they had waited for too long.
     pub timed_out: u64,
@@ -68,19 +52,15 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// All of them.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.queue_full + self.timed_out + self.no_room + self.client_share + self.backed_off
     }
 }
 
-/// A request that waits for a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiter {
-    /// The id of the request.
     pub id: String,
-    /// How long it has waited, milliseconds.
     pub waited_ms: u64,
 }
 
@@ -101,21 +81,16 @@ pub struct Waiter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// The system is starting the process.
     Starting,
-    /// The process works for a request.
     Busy,
     /// The client of its request has its response, or has left; the script may finish.
     Draining,
-    /// The process waits for a request.
     #[default]
     Idle,
-    /// The process gets no further request, and is about to end.
     Ending,
 }
 
 impl Phase {
-    /// The name, for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -128,7 +103,6 @@ impl Phase {
     }
 }
 
-/// A script process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessReport {
     /// The process id. `None` while the process is being started.
@@ -136,36 +110,26 @@ pub struct ProcessReport {
     /// The number of its user, while it has a process id; not part of the report.
     #[serde(skip)]
     pub user: u32,
-    /// The phase.
     pub phase: Phase,
     /// The time for which the process has been busy or idle, milliseconds; of an ending process the age.
     pub since_ms: u64,
-    /// Time since its start, milliseconds.
     pub age_ms: u64,
-    /// Requests that it has been given.
     pub uses: u64,
-    /// The worker that it belongs to.
     pub worker: usize,
-    /// Why it was started.
     pub cause: String,
     /// The script that an engine runs in it.
     pub script: Option<String>,
-    /// The request that the process works for.
     pub request: Option<ProcessRequest>,
     /// The resources that the process uses; `None` if they are unknown.
     pub usage: Option<Usage>,
 }
 
-/// The request that a process works for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessRequest {
-    /// The id.
     pub id: String,
-    /// The method.
     pub method: String,
     /// Path and query, as far as they are known: the exchange of a draining process may be over.
     pub target: Option<String>,
-    /// The client.
     pub client: Option<String>,
     /// Time since its head was complete, milliseconds.
     pub age_ms: Option<u64>,
@@ -174,7 +138,6 @@ pub struct ProcessRequest {
 /// The resources of the machine that a process uses (proc(5)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Resident memory.
     pub rss_bytes: u64,
     /// Resident memory, each shared page divided by the number of processes that share it; `None` if not known.
     pub pss_bytes: Option<u64>,
@@ -182,20 +145,14 @@ pub struct Usage {
     pub processor_ms: u64,
 }
 
-/// A process that has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// The process id.
     pub pid: i32,
     /// When it ended, seconds since 1970.
     pub at: u64,
-    /// Why.
     pub why: String,
-    /// Exit status or signal.
     pub exit: String,
-    /// Requests that it was given.
     pub uses: u64,
-    /// How long it lived, milliseconds.
     pub lived_ms: u64,
 }
 

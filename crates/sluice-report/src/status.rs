@@ -10,22 +10,15 @@ use crate::traffic::Traffic;
 pub struct Status {
     /// When it started, seconds since 1970.
     pub started: u64,
-    /// Event-loop threads.
     pub workers: usize,
-    /// The addresses that it listens on.
     pub addresses: Vec<String>,
-    /// Connections of clients.
     pub connections: ConnectionTotals,
-    /// Requests.
     pub requests: RequestTotals,
-    /// Script processes.
     pub processes: Processes,
     /// The file cache. `None` if it is off.
     pub cache: Option<CacheStatus>,
-    /// The exchanges that have ended since its start.
     #[serde(default)]
     pub traffic: Traffic,
-    /// The certificates of its addresses and sites.
     #[serde(default)]
     pub certificates: Vec<CertificateStatus>,
     /// The faults with which it has started and that last: what it does without, a line for each.
@@ -33,12 +26,10 @@ pub struct Status {
     pub faults: Vec<String>,
 }
 
-/// A certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateStatus {
     /// The file, or a phrase for one that was made at the start.
     pub file: String,
-    /// The host names and addresses that it is for.
     pub hosts: Vec<String>,
     /// When it expires, seconds since 1970.
     pub expires: u64,
@@ -72,55 +63,39 @@ impl CertificateStatus {
 const HOUR: u64 = 60 * 60;
 const DAY: u64 = 24 * HOUR;
 
-/// Connections of clients.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct ConnectionTotals {
-    /// Open now.
     pub open: u64,
-    /// The most that may be open.
     pub max: usize,
-    /// Accepted.
     pub accepted: u64,
 }
 
-/// Requests and their responses.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct RequestTotals {
     /// Requests whose head was read.
     pub total: u64,
     /// The requests among these that are not yet answered completely.
     pub in_progress: u64,
-    /// Responses by the first digit of their status: 1xx to 5xx.
     pub by_class: [u64; 5],
     /// Requests whose clients left before there was a response (499 in the access log).
     pub client_left: u64,
-    /// Responses that ended before they were complete.
     pub truncated: u64,
-    /// Bytes of the bodies of responses.
     pub body_bytes: u64,
 }
 
-/// Script processes of the whole server.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Processes {
-    /// Running now.
     pub running: usize,
-    /// The most that may run.
     pub max: usize,
 }
 
-/// The file cache.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct CacheStatus {
-    /// Entries in memory.
     pub files: u64,
-    /// Bytes of their content.
     pub bytes: u64,
     /// Requests answered from memory, checked or not.
     pub hits: u64,
-    /// Requests that were not.
     pub misses: u64,
-    /// Entries that were removed to make room.
     pub evicted: u64,
 }
 

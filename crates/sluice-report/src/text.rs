@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 /// The units of sizes, each 1024 of the one before.
 const SIZES: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
 
@@ -113,26 +115,9 @@ pub fn rate(per_second: f64) -> String {
 /// A moment in seconds since 1970, as `2026-11-22 14:05:09 UTC`.
 #[must_use]
 pub fn moment(unix: u64) -> String {
-    let (days, second) = (unix / 86400, unix % 86400);
-    // Days of the proleptic Gregorian calendar, counted from the first of March of the year 0, so that the leap day is the last of a year.
-    let since_march = days + 719_468;
-    let (era, of_era) = (since_march / 146_097, since_march % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
+    let seconds = i64::try_from(unix).unwrap_or(i64::MAX);
+    let moment = Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
+    moment.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
 #[cfg(test)]

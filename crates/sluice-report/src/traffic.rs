@@ -9,12 +9,10 @@ use crate::histogram::Times;
 /// Counts by name. Only those that are not 0.
 pub type Counts = BTreeMap<String, u64>;
 
-/// The exchanges that have ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
     /// The time since which they are counted, seconds since 1970.
     pub since: u64,
-    /// Exchanges.
     pub exchanges: u64,
     /// Counts by the version of HTTP: `HTTP/1.1`.
     pub versions: Counts,
@@ -26,11 +24,8 @@ pub struct Traffic {
     pub statuses: Counts,
     /// Counts by handler: `file`, `listing`, `cgi`, `cgiplus`, `rte`, `redirect`, `report`, `server`, `error`.
     pub answers: Counts,
-    /// Bytes of the bodies of requests.
     pub received_bytes: u64,
-    /// Bytes of the bodies of responses.
     pub sent_bytes: u64,
-    /// Responses that ended before they were complete.
     pub truncated: u64,
     /// The time from the head of the request to the first byte of the response.
     pub first_byte: Times,
@@ -41,30 +36,24 @@ pub struct Traffic {
 /// The exchanges of one site or script that have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// Responses by the first digit of their status: 1xx to 5xx.
     pub by_class: [u64; 5],
     /// Requests whose clients left before there was a response (499 in the access log).
     pub client_left: u64,
-    /// Bytes of the bodies of requests.
     pub received_bytes: u64,
-    /// Bytes of the bodies of responses.
     pub sent_bytes: u64,
 }
 
 /// The name of a script in metrics: site, file or engine, mode.
 pub type ScriptName = [String; 3];
 
-/// The exchanges that have ended, by site and by script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
     /// By the first host of the site.
     pub sites: Vec<(String, Share)>,
-    /// By script.
     pub scripts: Vec<(ScriptName, Share)>,
 }
 
 impl Traffic {
-    /// The exchanges since an earlier state.
     #[must_use]
     pub fn since(&self, earlier: &Traffic, since: u64) -> Traffic {
         Traffic {

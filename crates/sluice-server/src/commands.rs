@@ -1,7 +1,7 @@
 //! Commands to the program around the server, which can do what the server cannot: read its configuration again.
 //!
 //! The pages of the reports and the control socket give commands in the same form. The program takes the receiving end of the pages
-//! (`Server::take_commands`), carries commands out, and answers. Not here: who may give commands (`reports::action`; the control socket).
+//! (`Server::take_commands`), carries commands out, and answers.
 
 use std::time::Duration;
 

@@ -24,23 +24,15 @@ use crate::status::WorkerCounts;
 
 /// The state that the exchanges of one worker share.
 pub(crate) struct Context {
-    /// The worker's index.
     pub(crate) worker: usize,
-    /// The state of the server.
     pub(crate) state: Arc<ServerState>,
-    /// The state that the connections share.
     pub(crate) front: Rc<WorkerNet>,
-    /// The script processes.
     pub(crate) scripts: Rc<Scripts>,
     /// The log of faults, which counts those that repeat.
     pub(crate) fault_log: FaultLog,
-    /// The redirects that may lead in a circle.
     pub(crate) redirect_loops: RedirectLoops,
-    /// The counters of the worker.
     pub(crate) counts: Arc<WorkerCounts>,
-    /// The requests in progress.
     pub(crate) in_progress: Rc<InProgress>,
-    /// The hosts that requests have named.
     pub(crate) known_hosts: KnownHosts<HeldConfig>,
     /// The generation of the list of watches that have joined the requests in progress.
     pub(crate) joined_watches: Cell<u32>,
@@ -50,12 +42,9 @@ pub(crate) struct Context {
     clocks: Cell<Arrival>,
 }
 
-/// A moment by both clocks.
 #[derive(Clone, Copy)]
 pub(crate) struct Arrival {
-    /// The time by the clock of the system.
     pub at: SystemTime,
-    /// The time by the monotonic clock.
     pub instant: Instant,
 }
 
@@ -106,7 +95,6 @@ impl Context {
         }
     }
 
-    /// Creates the id of the next exchange.
     pub(crate) fn next_id(&self) -> UniqueId {
         let count = self.exchanges.get().wrapping_add(1);
         self.exchanges.set(count);
@@ -121,7 +109,6 @@ pub(crate) struct HeldConfig {
     /// Shared separately, because an exchange keeps its log to the end of its body, but not the rest of a replaced
     /// configuration.
     pub(crate) logs: Rc<[SiteLog]>,
-    /// The numbers of the sites among the series of counters.
     pub(crate) site_numbers: Box<[u16]>,
 }
 
@@ -136,10 +123,7 @@ impl HeldConfig {
             config,
         }
     }
-}
 
-impl HeldConfig {
-    /// The configuration itself, for a thread.
     pub(crate) fn shared(&self) -> Arc<Config> {
         Arc::clone(&self.config)
     }

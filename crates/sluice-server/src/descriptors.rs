@@ -1,8 +1,8 @@
 //! The descriptors of the process: how many there are, and how they are shared out at the start.
 //!
-//! Connections, script processes and files all need descriptors. If connections could take all of them, the requests on
-//! them would fail, so `limits.connections` is reduced to what is left; and so that the streams of HTTP/2 cannot take all either, files that
-//! are open while they are sent are bounded. Not here: what a process may have (`launch`).
+//! Connections, script processes and files all need descriptors. If connections could take all of them, the requests on them would fail, so
+//! `limits.connections` is reduced to what is left; and so that the streams of HTTP/2 cannot take all either, files that are open while they
+//! are sent are bounded.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sluice_settings::limits::Limits;
@@ -40,7 +40,6 @@ pub(crate) fn raise_limit() -> Option<u64> {
 pub(crate) struct Shares {
     /// Connections, at most the configured number.
     pub(crate) connections_max: usize,
-    /// Files that are open while they are sent.
     pub(crate) files_max: usize,
 }
 

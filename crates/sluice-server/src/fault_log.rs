@@ -17,14 +17,12 @@ use sluice_http::request_id::UniqueId;
 /// and the cause, and the administrator must act on each.
 const OTHER_CULPRITS_FACTOR: u32 = 10;
 
-/// The faults of one worker's exchanges.
 #[derive(Default)]
 pub(crate) struct FaultLog {
     /// Few: there are as many as faults have statuses.
     kinds: RefCell<Vec<(FaultKind, RateLimitedLog)>>,
 }
 
-/// Faults that are alike for the reader of a log.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FaultKind {
     culprit: Culprit,
@@ -32,21 +30,17 @@ struct FaultKind {
     status: Option<StatusCode>,
 }
 
-/// The outcome for a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Logged {
     /// The line is in the server log, if that has this level.
     At(tracing::Level),
-    /// There were too many.
     Suppressed,
 }
 
-/// The cause of a 404.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// A route, or a symbolic link that is not followed: the administrator may have to change something.
     Route,
-    /// The path alone.
     Path,
 }
 
@@ -92,7 +86,6 @@ impl FaultLog {
         }
     }
 
-    /// Logs the counts of the intervals that are over.
     pub(crate) fn advance(&self) {
         let now = Instant::now();
         for (kind, limited) in &*self.kinds.borrow() {

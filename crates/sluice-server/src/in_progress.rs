@@ -1,6 +1,6 @@
 //! The requests in progress of one worker.
 //!
-//! Here: an entry for each exchange, in a place that is used again, so that an exchange costs no allocation beyond its own. Entries hold
+//! Each exchange has an entry, in a place that is used again, so that an exchange costs no allocation beyond its own. Entries hold
 //! what the exchange has anyway (shared, not copied); the text of a report is made elsewhere (`operator`). All on the worker's thread.
 
 use std::cell::RefCell;
@@ -18,10 +18,8 @@ use sluice_watch::{Stage, TracedRequest, Tracer};
 /// Requests of one worker that a report describes; the oldest of them are chosen.
 const DESCRIBED_MAX: usize = 5000;
 
-/// Unused parts that are kept for the next exchanges.
 const SPARE_MAX: usize = 256;
 
-/// The requests in progress of one worker.
 #[derive(Default)]
 pub(crate) struct InProgress(RefCell<Entries>);
 
@@ -44,15 +42,14 @@ struct Spare {
 pub(crate) struct NewEntry {
     pub place: EntryNumber,
     pub progress: Rc<Progress>,
-    /// The place for those who watch it, and for its stage.
     pub tracer: Tracer,
 }
 
-/// The number of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntryNumber(usize);
 
 /// The properties of an exchange that are known when it begins.
+#[derive(Clone)]
 pub(crate) struct NewRequest {
     pub id: UniqueId,
     pub started: Instant,
@@ -62,24 +59,21 @@ pub(crate) struct NewRequest {
     pub uri: Uri,
     pub version: Version,
     pub host: Option<HeaderValue>,
-    /// `None` for a request without a usable head.
-    pub handle: Option<ExchangeHandle>,
 }
 
 struct Entry {
     request: NewRequest,
+    /// `None` for a request without a usable head.
+    handle: Option<ExchangeHandle>,
     user: Option<Arc<str>>,
     handler: Option<&'static str>,
     progress: Rc<Progress>,
     tracer: Tracer,
-    /// No watch joins it.
     is_exempt: bool,
 }
 
-/// A request in progress that a watch may join.
 pub(crate) struct Watchable {
     pub view: RequestView,
-    /// The number of its listener.
     pub listener: Option<usize>,
     pub progress: Rc<Progress>,
     pub tracer: Tracer,
@@ -87,14 +81,7 @@ pub(crate) struct Watchable {
 
 /// A request in progress, as it is copied for a report. It may go to another thread.
 pub(crate) struct RequestView {
-    pub id: UniqueId,
-    pub started: Instant,
-    pub client: SocketAddr,
-    pub is_https: bool,
-    pub method: Method,
-    pub uri: Uri,
-    pub version: Version,
-    pub host: Option<HeaderValue>,
+    pub request: NewRequest,
     pub user: Option<Arc<str>>,
     pub handler: Option<&'static str>,
     pub stage: Stage,
@@ -105,8 +92,7 @@ pub(crate) struct RequestView {
 }
 
 impl InProgress {
-    /// Adds an exchange that begins.
-    pub(crate) fn begin(&self, request: NewRequest) -> NewEntry {
+    pub(crate) fn begin(&self, request: NewRequest, handle: Option<ExchangeHandle>) -> NewEntry {
         let mut entries = self.0.borrow_mut();
         let Spare { progress, mut tracer } = entries.spare.pop().unwrap_or_default();
         if tracer.is_reusable() {
@@ -116,6 +102,7 @@ impl InProgress {
         }
         let entry = Some(Entry {
             request,
+            handle,
             user: None,
             handler: None,
             progress: Rc::clone(&progress),
@@ -139,7 +126,6 @@ impl InProgress {
         }
     }
 
-    /// Removes an exchange that ends.
     pub(crate) fn end(&self, number: EntryNumber) {
         let mut entries = self.0.borrow_mut();
         let Some(place) = entries.entries.get_mut(number.0) else {
@@ -161,24 +147,22 @@ impl InProgress {
         }
     }
 
-    /// Notes the user.
     pub(crate) fn note_user(&self, number: EntryNumber, user: &Arc<str>) {
-        if let Some(Some(entry)) = self.0.borrow_mut().entries.get_mut(number.0) {
-            entry.user = Some(Arc::clone(user));
-        }
+        self.change(number, |entry| entry.user = Some(Arc::clone(user)));
     }
 
-    /// Notes what answers.
     pub(crate) fn note_handler(&self, number: EntryNumber, handler: &'static str) {
-        if let Some(Some(entry)) = self.0.borrow_mut().entries.get_mut(number.0) {
-            entry.handler = Some(handler);
-        }
+        self.change(number, |entry| entry.handler = Some(handler));
     }
 
     /// Has no watch join an exchange: it carries the events of one.
     pub(crate) fn exempt(&self, number: EntryNumber) {
+        self.change(number, |entry| entry.is_exempt = true);
+    }
+
+    fn change(&self, number: EntryNumber, change: impl FnOnce(&mut Entry)) {
         if let Some(Some(entry)) = self.0.borrow_mut().entries.get_mut(number.0) {
-            entry.is_exempt = true;
+            change(entry);
         }
     }
 
@@ -191,20 +175,18 @@ impl InProgress {
         keep_oldest(&mut found);
         let found = found.into_iter().map(|entry| Watchable {
             view: entry.view(),
-            listener: entry.request.handle.as_ref().map(ExchangeHandle::listener),
+            listener: entry.handle.as_ref().map(ExchangeHandle::listener),
             progress: Rc::clone(&entry.progress),
             tracer: entry.tracer.clone(),
         });
         found.collect()
     }
 
-    /// How many there are.
     pub(crate) fn count(&self) -> usize {
         let entries = self.0.borrow();
         entries.entries.len() - entries.free.len()
     }
 
-    /// The oldest of them, in any order.
     pub(crate) fn views(&self) -> Vec<RequestView> {
         let entries = self.0.borrow();
         let mut all: Vec<&Entry> = entries.entries.iter().flatten().collect();
@@ -217,12 +199,9 @@ impl InProgress {
     pub(crate) fn end_exchange(&self, id: &str) -> Option<RequestView> {
         let (view, progress, handle) = {
             let entries = self.0.borrow();
-            let entry = entries
-                .entries
-                .iter()
-                .flatten()
-                .find(|entry| entry.request.id.as_str() == id)?;
-            (entry.view(), Rc::clone(&entry.progress), entry.request.handle.clone())
+            let mut all = entries.entries.iter().flatten();
+            let entry = all.find(|entry| entry.request.id.as_str() == id)?;
+            (entry.view(), Rc::clone(&entry.progress), entry.handle.clone())
         };
         // Without the borrow, because both wake tasks.
         progress.end();
@@ -253,30 +232,15 @@ impl NewRequest {
 
 impl Entry {
     fn view(&self) -> RequestView {
-        let Entry {
-            request,
-            user,
-            handler,
-            progress,
-            tracer,
-            ..
-        } = self;
         RequestView {
-            id: request.id,
-            started: request.started,
-            client: request.client,
-            is_https: request.is_https,
-            method: request.method.clone(),
-            uri: request.uri.clone(),
-            version: request.version,
-            host: request.host.clone(),
-            user: user.clone(),
-            handler: *handler,
-            stage: tracer.current_stage(),
-            received_bytes: progress.received_bytes(),
-            sent_bytes: progress.sent_bytes(),
-            status: progress.status(),
-            pid: progress.pid(),
+            request: self.request.clone(),
+            user: self.user.clone(),
+            handler: self.handler,
+            stage: self.tracer.current_stage(),
+            received_bytes: self.progress.received_bytes(),
+            sent_bytes: self.progress.sent_bytes(),
+            status: self.progress.status(),
+            pid: self.progress.pid(),
         }
     }
 }
@@ -295,7 +259,6 @@ mod tests {
             uri: Uri::from_static("/a?b"),
             version: Version::HTTP_11,
             host: None,
-            handle: None,
         }
     }
 
@@ -304,18 +267,18 @@ mod tests {
         let requests = InProgress::default();
         let NewEntry {
             place: first, tracer, ..
-        } = requests.begin(request(1));
-        let second = requests.begin(request(2)).place;
+        } = requests.begin(request(1), None);
+        let second = requests.begin(request(2), None).place;
         tracer.stage(Stage::Running);
         requests.note_handler(first, "script");
         assert_eq!(requests.count(), 2);
         requests.end(second);
-        let again = requests.begin(request(3)).place;
+        let again = requests.begin(request(3), None).place;
         assert_eq!(again, second);
         let mut shown: Vec<_> = requests
             .views()
             .iter()
-            .map(|view| (view.id.to_string(), view.stage))
+            .map(|view| (view.request.id.to_string(), view.stage))
             .collect();
         shown.sort_by(|one, other| one.0.cmp(&other.0));
         assert_eq!(shown[0].1, Stage::Running);
@@ -328,16 +291,16 @@ mod tests {
     #[test]
     fn a_place_for_watches_is_used_again_unless_somebody_has_it() {
         let requests = InProgress::default();
-        let first = requests.begin(request(1));
+        let first = requests.begin(request(1), None);
         let held = first.tracer.clone();
         requests.end(first.place);
         drop(first);
-        let second = requests.begin(request(2));
+        let second = requests.begin(request(2), None);
         assert!(held.is_reusable(), "the next exchange got another");
         drop(held);
         requests.end(second.place);
         drop(second);
-        let third = requests.begin(request(3));
+        let third = requests.begin(request(3), None);
         assert!(third.tracer.is_none());
         assert_eq!(requests.watchable(|request| request.path == "/a").len(), 1);
         assert!(requests.watchable(|_| false).is_empty());
@@ -348,11 +311,11 @@ mod tests {
     #[test]
     fn the_order_to_end_reaches_the_exchange_with_this_id_alone() {
         let requests = InProgress::default();
-        let one = requests.begin(request(1)).progress;
-        let other = requests.begin(request(2)).progress;
+        let one = requests.begin(request(1), None).progress;
+        let other = requests.begin(request(2), None).progress;
         let id = UniqueId::new([b'0'; 8], 2);
         assert!(requests.end_exchange("none").is_none());
-        assert!(requests.end_exchange(id.as_str()).unwrap().id == id);
+        assert!(requests.end_exchange(id.as_str()).unwrap().request.id == id);
         assert!(!one.is_ended() && other.is_ended());
     }
 }

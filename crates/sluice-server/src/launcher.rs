@@ -1,6 +1,4 @@
 //! The plan of the launcher, which starts the scripts of a server: the settings that it needs, as values that can pass to another process.
-//!
-//! Not here: the launcher itself (`sluice_launch`), and the process that it is in (the program).
 
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
@@ -9,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sluice_launch::{LauncherSettings, START_TIMEOUT, SameUser, Service, ServiceSettings, UserPolicy, own_uid};
+use sluice_launch::{LauncherSettings, START_TIMEOUT, Service, ServiceSettings, UserPolicy, own_uid};
 use sluice_settings::{ScriptUserSettings, Settings};
 
 use crate::descriptors;
@@ -79,9 +77,4 @@ impl LauncherPlan {
         let _ = descriptors::raise_limit();
         Service::prepare(socket, self.open(policy)).map_err(|error| error.to_string())
     }
-}
-
-/// The policy of a launcher without other users.
-pub(crate) fn same_user() -> Arc<dyn UserPolicy> {
-    Arc::new(SameUser)
 }

@@ -1,16 +1,14 @@
 //! Questions to the workers: closures that run on a worker's thread, between two events.
 //!
-//! A report may be asked of any worker, and must know what the others hold. Here: asking all of them, and the part of a worker that
-//! questions see. Not here: the questions (`operator`).
+//! A report may be asked of any worker, and must know what the others hold.
 
 use std::rc::Rc;
 use std::time::Duration;
 
-use sluice_net::worker_net::WorkerNet;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use crate::in_progress::InProgress;
+use crate::context::Context;
 
 /// How long a worker may take to answer a question. One that is busy for longer is left out of a report.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -18,22 +16,11 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Questions that wait for a worker at once; further ones are not answered.
 const QUESTIONS_MAX: usize = 64;
 
-/// The part of a worker that questions see.
-pub(crate) struct WorkerView {
-    /// The connections.
-    pub front: Rc<WorkerNet>,
-    /// The requests in progress.
-    pub in_progress: Rc<InProgress>,
-}
+pub(crate) type WorkerQuestion = Box<dyn FnOnce(&Context) + Send>;
 
-/// A question to a worker.
-pub(crate) type WorkerQuestion = Box<dyn FnOnce(&WorkerView) + Send>;
-
-/// The way to ask all workers.
 pub(crate) struct Questions(Box<[mpsc::Sender<WorkerQuestion>]>);
 
 impl Questions {
-    /// Creates the queue of each worker, and returns their receiving ends.
     pub(crate) fn new(workers: usize) -> (Questions, Vec<mpsc::Receiver<WorkerQuestion>>) {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| mpsc::channel(QUESTIONS_MAX)).unzip();
         (Questions(senders.into_boxed_slice()), receivers)
@@ -42,12 +29,12 @@ impl Questions {
     /// Asks every worker, and waits for the answers without blocking the event loop. `None` for a worker that does not answer in time.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
-        question: impl Fn(&WorkerView) -> T + Clone + Send + 'static,
+        question: impl Fn(&Context) -> T + Clone + Send + 'static,
     ) -> Vec<Option<T>> {
         let ask = |worker: &mpsc::Sender<WorkerQuestion>| {
             let (answer, answered) = oneshot::channel();
             let question = question.clone();
-            let asked = worker.try_send(Box::new(move |view| drop(answer.send(question(view)))));
+            let asked = worker.try_send(Box::new(move |worker| drop(answer.send(question(worker)))));
             asked.is_ok().then_some(answered)
         };
         let asked: Vec<_> = self.0.iter().map(ask).collect();
@@ -63,9 +50,8 @@ impl Questions {
     }
 }
 
-/// Answers the questions to a worker, until the server ends.
-pub(crate) async fn answer(view: WorkerView, mut questions: mpsc::Receiver<WorkerQuestion>) {
+pub(crate) async fn answer(context: Rc<Context>, mut questions: mpsc::Receiver<WorkerQuestion>) {
     while let Some(question) = questions.recv().await {
-        question(&view);
+        question(&context);
     }
 }

@@ -18,20 +18,16 @@ const TIMES: u32 = 10;
 /// These times are within this span, because a person may ask for a page again and again.
 const SPAN: Duration = Duration::from_secs(10);
 
-/// Clients and URLs that are remembered.
 const ENTRIES_MAX: usize = 64;
 
-/// A line is logged this often at most.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// The redirects of a worker.
 #[derive(Default)]
 pub(crate) struct RedirectLoops {
     entries: RefCell<Vec<Entry>>,
     logged: Cell<Option<Instant>>,
 }
 
-/// A client that was redirected from a URL.
 struct Entry {
     /// The hash of both, so that an entry has a size.
     key: u64,
@@ -39,33 +35,26 @@ struct Entry {
     since: Instant,
 }
 
-/// A redirect.
 pub(crate) struct Redirected<'a> {
     pub client: IpAddr,
     /// The address at the other end of the connection: the client, or a proxy. `None` for a unix socket.
     pub peer: Option<IpAddr>,
     /// Whether the client uses https, as far as the server believes it.
     pub is_https: bool,
-    /// Whether a trusted proxy forwards for the client.
     pub is_forwarded: bool,
     pub method: &'a str,
     pub host: &'a str,
-    /// The path with the query.
     pub path: &'a str,
     pub fields: &'a HeaderMap,
 }
 
 impl RedirectLoops {
-    /// Notes a response, and logs that it is part of a loop.
     pub(crate) fn note<T>(&self, response: &Response<T>, redirected: &Redirected<'_>) {
         if !response.status().is_redirection() {
             return;
         }
-        let Some(location) = response
-            .headers()
-            .get(header::LOCATION)
-            .and_then(|value| value.to_str().ok())
-        else {
+        let location = response.headers().get(header::LOCATION);
+        let Some(location) = location.and_then(|value| value.to_str().ok()) else {
             return;
         };
         let now = Instant::now();
@@ -73,11 +62,8 @@ impl RedirectLoops {
         if !is_proxy_loop && !self.is_repeated(redirected.key(location), now) {
             return;
         }
-        if self
-            .logged
-            .get()
-            .is_some_and(|logged| now.duration_since(logged) < QUIET)
-        {
+        let is_recent = |logged| now.duration_since(logged) < QUIET;
+        if self.logged.get().is_some_and(is_recent) {
             return;
         }
         self.logged.set(Some(now));
@@ -88,7 +74,6 @@ impl RedirectLoops {
         tracing::warn!("{}", Escaped(format_args!("{text}")));
     }
 
-    /// Whether this is the last of the times that make a loop.
     fn is_repeated(&self, key: u64, now: Instant) -> bool {
         let mut entries = self.entries.borrow_mut();
         if let Some(entry) = entries.iter_mut().find(|entry| entry.key == key) {
@@ -129,10 +114,9 @@ impl Redirected<'_> {
         if self.is_https || self.is_forwarded || !says_https(self.fields) {
             return false;
         }
-        let target = location
-            .strip_prefix("https://")
-            .and_then(|rest| rest.strip_suffix(self.path));
-        target.is_some_and(|host| host.split(':').next() == self.host.split(':').next())
+        let target = location.strip_prefix("https://");
+        let host = target.and_then(|target| target.strip_suffix(self.path));
+        host.is_some_and(|host| host.split(':').next() == self.host.split(':').next())
     }
 
     fn proxy(&self) -> String {
@@ -167,7 +151,6 @@ impl Redirected<'_> {
     }
 }
 
-/// Whether a proxy says that its client uses https.
 fn says_https(fields: &HeaderMap) -> bool {
     let last = |name: &str| {
         let value = fields.get_all(name).iter().next_back()?.to_str().ok()?;
@@ -175,11 +158,8 @@ fn says_https(fields: &HeaderMap) -> bool {
     };
     let by_forwarded = || {
         let forwarded = last("forwarded")?;
-        Some(
-            forwarded
-                .split(';')
-                .any(|part| matches!(part.trim(), "proto=https" | "proto=\"https\"")),
-        )
+        let mut parts = forwarded.split(';').map(str::trim);
+        Some(parts.any(|part| matches!(part, "proto=https" | "proto=\"https\"")))
     };
     last("x-forwarded-proto").as_deref() == Some("https") || by_forwarded().unwrap_or(false)
 }

@@ -1,6 +1,4 @@
 //! The cgroups of the server's scripts: which controllers its routes need, and the line in the log at the start.
-//!
-//! Not here: the confinement of a script (`sluice_script`), and how it is applied (`sluice_launch`).
 
 use std::sync::Arc;
 

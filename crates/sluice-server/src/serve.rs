@@ -115,7 +115,7 @@ impl Service for ExchangeService {
         let mut exchange = Exchange::open(&self.context, &config, client, &mut head, Some(under_way.handle()));
         exchange.begin_watch(connection, &head.headers);
         if request::ends_connection(&head) {
-            exchange.set_last();
+            exchange.entry.is_last = true;
             if incoming.is_end_stream() {
                 connection.exchanges().expect_no_more();
             }
@@ -125,7 +125,7 @@ impl Service for ExchangeService {
             Ok(request) => request,
             Err(fault) => {
                 let response = refuse::head(&mut exchange, connection, &fault, &mut fields);
-                return PendingResponse::now(finish(response, exchange, under_way));
+                return PendingResponse::Now(Some(finish(response, exchange, under_way)));
             }
         };
         note_site(&mut exchange, &request, connection);
@@ -149,7 +149,7 @@ impl Service for ExchangeService {
             }
         };
         note_redirect(&exchange, &request, &response);
-        PendingResponse::now(finish(response, exchange, under_way))
+        PendingResponse::Now(Some(finish(response, exchange, under_way)))
     }
 
     fn refuse(&self, endpoints: Endpoints, refusal: &HeadRefusal) -> Option<Vec<u8>> {
@@ -180,16 +180,14 @@ async fn unless_ended<T>(
     .await
 }
 
-/// Has an exchange note the site of its request.
 fn note_site(exchange: &mut Exchange, request: &Request, connection: &Connection) {
-    exchange.note_site_number(request.config.site_numbers[request.site]);
+    exchange.entry.site = request.config.site_numbers[request.site];
     watched_decision::site(exchange, request, connection.peer().listener());
     if exchange.client.is_https && request.target_path().is_some() {
-        exchange.note_hsts(request.site().hsts.as_ref());
+        exchange.hsts.clone_from(&request.site().hsts);
     }
 }
 
-/// Notes a redirect, which may lead the client in a circle.
 fn note_redirect(exchange: &Exchange, request: &Request, response: &Response<ResponseBody>) {
     if !response.status().is_redirection() {
         return;
@@ -207,7 +205,6 @@ fn note_redirect(exchange: &Exchange, request: &Request, response: &Response<Res
     exchange.context.redirect_loops.note(response, &redirected);
 }
 
-/// Completes the response.
 fn finish(
     response: Response<ResponseBody>,
     mut exchange: Box<Exchange>,
@@ -228,7 +225,7 @@ fn finish(
     }
     // The client's next request goes to the server that has taken over.
     if exchange.context.front.is_replaced() && !version.is_multiplexed() {
-        exchange.set_last();
+        exchange.entry.is_last = true;
         say_close(&mut response);
     }
     watched::skip_octets_shown_to_nobody(&exchange, &under_way);
@@ -243,7 +240,6 @@ fn end_with_connection(response: &mut Response<ResponseBody>) {
     say_close(response);
 }
 
-/// Says that the connection ends with this response.
 fn say_close(response: &mut Response<ResponseBody>) {
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(header::CONNECTION, close);

@@ -1,27 +1,23 @@
 //! The server as the program sees it: start, reload, drain, end.
-//!
-//! Here: everything that exists once, and the threads. Not here: the signals that cause all this (the program's
-//! supervisor).
 
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use rustls::server::ProducesTickets;
 use sluice_files::file_cache::CacheCounters;
 use sluice_files::open_files;
 use sluice_http::request_id::IdSource;
-use sluice_launch::{RemoteLauncher, deadline};
+use sluice_launch::{RemoteLauncher, SameUser, deadline};
 use sluice_log::{Log, LogSource};
-use sluice_net::certificate_facts::certificate_facts;
+use sluice_net::certificate_facts::{CertificateFacts, certificate_facts};
 use sluice_net::client_counts::ClientCounts;
 use sluice_net::listener::Bound;
-use sluice_net::listener_protocol;
-use sluice_net::listener_protocol::ListenerProtocol;
+use sluice_net::listener_protocol::{self, ListenerProtocol};
 use sluice_net::phase::Phase;
 use sluice_net::tls;
 use sluice_net::worker_net::WorkerNetLimits;
@@ -40,14 +36,12 @@ use crate::descriptors;
 use crate::dispatch::Config;
 use crate::dispatch::exposed_programs::{self, ExposedPrograms};
 use crate::dispatch::withheld::withheld_files;
-use crate::launcher::{self, LauncherPlan};
+use crate::launcher::LauncherPlan;
 use crate::operator::Operator;
-use crate::operator::described::Described;
 use crate::operator::reports::visitor::Visitors;
 use crate::questions::{Questions, WorkerQuestion};
 use crate::serve::agent::check_agents;
-use crate::serve::explain;
-use crate::serve::explain::{Explanation, Question};
+use crate::serve::explain::{self, Explanation, Question};
 use crate::serve::gate::Gate;
 use crate::state::ServerState;
 use crate::statistics::Statistics;
@@ -66,15 +60,13 @@ pub struct Server {
     tickets: Arc<dyn ProducesTickets>,
     phase: watch::Sender<Phase>,
     workers: Vec<JoinHandle<()>>,
-    /// Records what happens in each minute.
     activity: activity::Thread,
 }
 
-/// Connects the server to its launcher: at the other end of a socket, or in threads of this process.
 fn connect_launcher(settings: &Settings, socket: Option<OwnedFd>) -> Result<RemoteLauncher, StartError> {
     let launcher = match socket {
         Some(socket) => RemoteLauncher::start(socket),
-        None => RemoteLauncher::start_here(LauncherPlan::of(settings).open(launcher::same_user())),
+        None => RemoteLauncher::start_here(LauncherPlan::of(settings).open(Arc::new(SameUser))),
     };
     launcher.map_err(|error| StartError(format!("the launcher: {error}")))
 }
@@ -91,6 +83,12 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
+impl From<String> for StartError {
+    fn from(text: String) -> StartError {
+        StartError(text)
+    }
+}
+
 impl From<OpenError> for StartError {
     fn from(error: OpenError) -> StartError {
         StartError(error.to_string())
@@ -103,8 +101,7 @@ impl Server {
     /// # Errors
     /// A directory or script is missing, an address is taken, or a log cannot be opened: the administrator's fault.
     pub fn start(settings: &Settings) -> Result<Server, StartError> {
-        let gate = Gate::new().map_err(StartError)?;
-        Server::start_with(settings, gate, bind_all, None)
+        Server::start_with(settings, Gate::new()?, bind_all, None)
     }
 
     /// Starts as `start` does, with sockets that are bound already: those of each address, in the order of the settings; and with the socket to
@@ -113,8 +110,7 @@ impl Server {
     /// # Errors
     /// The same as for `start`.
     pub fn start_on(settings: &Settings, bound: Vec<Bound>, launcher: OwnedFd) -> Result<Server, StartError> {
-        let gate = Gate::new().map_err(StartError)?;
-        Server::start_with(settings, gate, |_| Ok(bound), Some(launcher))
+        Server::start_with(settings, Gate::new()?, |_| Ok(bound), Some(launcher))
     }
 
     /// The launcher of the scripts.
@@ -123,7 +119,6 @@ impl Server {
         Arc::clone(&self.state.launcher)
     }
 
-    /// Starts as `start` does, with the caller's gate, and sockets as `bind` makes them.
     fn start_with(
         settings: &Settings,
         gate: Gate,
@@ -140,14 +135,9 @@ impl Server {
         log_notices(&config);
         let workers = settings.workers.get();
         let (mut addresses, receivers) = Addresses::new(workers);
-        let bound = bind(settings)
-            .map_err(StartError)?
-            .into_iter()
-            .map(AddressSockets::New)
-            .collect();
-        addresses.apply(addresses.prepare(bound).map_err(StartError)?);
+        let bound = bind(settings)?.into_iter().map(AddressSockets::New).collect();
+        addresses.apply(addresses.prepare(bound)?);
         listener_protocol::fill_in_port(&mut listener_protocols, &addresses.by_number());
-        let launcher = connect_launcher(settings, launcher)?;
         let reverse_dns = settings.dns.as_ref().map(ReverseDns::start).transpose();
         let reverse_dns = reverse_dns.map_err(|error| StartError(format!("dns_lookup: {error}")))?;
         let resources = Resources::new(settings)?;
@@ -161,26 +151,31 @@ impl Server {
         };
         let (command_sender, commands) = mpsc::channel(COMMANDS_MAX);
         let (questions, question_receivers) = Questions::new(workers);
+        let watches = Hub::new();
+        watches.set_masks(masks(&settings.watch));
         let state = Arc::new(ServerState {
             config: Arc::new(ArcSwap::from_pointee(config)),
             listener_protocols: Arc::new(ArcSwap::from_pointee(listener_protocols)),
             addresses: ArcSwap::from_pointee(shown(&addresses)),
             certificates: ArcSwap::from_pointee(certificates(settings)),
             tolerated: ArcSwap::from_pointee(settings.source.tolerated().unwrap_or_default()),
-            launcher: Arc::new(launcher),
+            launcher: Arc::new(connect_launcher(settings, launcher)?),
             log,
             resources,
-            access: Arc::clone(gate.control()),
+            access: Arc::clone(&gate.control),
             reverse_dns: reverse_dns.map(Arc::new),
             script_files_max,
             busy_workers: watch::Sender::new(workers),
-            watches: watches(settings),
+            watches,
             ids: id_source().map_err(|error| StartError(format!("no random bytes: {error}")))?,
             statistics: Statistics::new(workers, shares.connections_max),
             questions,
             commands: command_sender,
-            visitors: Visitors::new().map_err(StartError)?,
-            described: Described::of(settings),
+            visitors: Visitors::new()?,
+            configuration_file: settings.config_files.first().map(|file| file.display().to_string()),
+            configuration: ArcSwap::default(),
+            rating_file: OnceLock::new(),
+            server_log: ArcSwapOption::default(),
         });
         let activity = start_activity(&state)?;
         let (phase, phases) = watch::channel(Phase::Serving);
@@ -214,7 +209,7 @@ impl Server {
 
     /// The most connections at once. Less than configured if the limit of open files is too low.
     pub fn connections_max(&self) -> usize {
-        self.state.statistics.connections_max()
+        self.state.statistics.connections_max
     }
 
     /// Applies new settings from the next exchange on. Exchanges under way, and their processes, keep the old ones. The
@@ -225,7 +220,7 @@ impl Server {
     /// The new settings cannot be used: nothing has changed.
     pub fn reload(&self, settings: &Settings, sockets: Vec<AddressSockets>) -> Result<(), StartError> {
         let mut addresses = self.listening();
-        let change = addresses.prepare(sockets).map_err(StartError)?;
+        let change = addresses.prepare(sockets)?;
         let numbers: Vec<_> = change.numbers.iter().map(|number| Some(*number)).collect();
         let listener_protocols = self.listener_protocols(settings, &numbers, &change.addresses)?;
         Resources::check(settings)?;
@@ -263,7 +258,6 @@ impl Server {
         Ok(())
     }
 
-    /// Opens a configuration that follows the present one, for these addresses.
     fn open_config(&self, settings: &Settings, addresses: &[ListenAddress]) -> Result<Config, OpenError> {
         let before = self.state.config.load();
         open_config(settings, addresses, &self.state.log, Some(&before))
@@ -295,13 +289,8 @@ impl Server {
     /// Logs the certificates that expire soon or have expired, a line for each.
     pub fn warn_of_certificates(&self) {
         let now = unix_seconds(SystemTime::now());
-        for certificate in self
-            .state
-            .certificates
-            .load()
-            .iter()
-            .filter(|known| known.is_urgent(now))
-        {
+        let certificates = self.state.certificates.load();
+        for certificate in certificates.iter().filter(|known| known.is_urgent(now)) {
             tracing::warn!(
                 "certificate {} ({}): {}: renew it, or see why its renewal fails",
                 certificate.file,
@@ -368,7 +357,7 @@ impl Server {
     /// Notes the file in which `sluice rate` leaves its rating (`sluice_report::machine::Rating` as JSON), for the page about the machine.
     pub fn set_rating_file(&self, file: PathBuf) {
         // The first one counts.
-        let _ = self.state.described.rating_file.set(file);
+        let _ = self.state.rating_file.set(file);
     }
 
     /// Has the activity of each minute kept in a file below this directory for the state of the server, which is made if it does not exist. What is
@@ -379,12 +368,12 @@ impl Server {
 
     /// Notes where the lines of the server log are, for the page with the ends of the logs.
     pub fn show_server_log(&self, source: LogSource) {
-        self.state.described.server_log.store(Some(Arc::new(source)));
+        self.state.server_log.store(Some(Arc::new(source)));
     }
 
     /// Notes the configuration in force as the program describes it, for the page about it.
     pub fn describe(&self, configuration: Configuration) {
-        self.state.described.configuration.store(Arc::new(configuration));
+        self.state.configuration.store(Arc::new(configuration));
     }
 
     /// The commands that the pages of the reports give, for the program that runs the server. `None` if they were taken before.
@@ -435,31 +424,25 @@ impl Server {
     }
 }
 
-/// Starts the thread that records what happens in each minute.
 fn start_activity(state: &Arc<ServerState>) -> Result<activity::Thread, StartError> {
-    let (recorded, recorder) = (Arc::clone(state), Arc::clone(state.statistics.activity()));
+    let (recorded, recorder) = (Arc::clone(state), Arc::clone(&state.statistics.activity));
     let thread = activity::Thread::start(recorder, move || recorded.statistics.activity_sums());
     thread.map_err(|error| StartError(format!("the thread of the activity: {error}")))
 }
 
-/// The certificates for the reports.
 fn certificates(settings: &Settings) -> Vec<CertificateStatus> {
-    let facts = certificate_facts(settings).into_iter();
-    facts
-        .map(|facts| CertificateStatus {
-            file: facts.file,
-            hosts: facts.hosts,
-            expires: facts.expires,
-        })
-        .collect()
+    let status = |facts: CertificateFacts| CertificateStatus {
+        file: facts.file,
+        hosts: facts.hosts,
+        expires: facts.expires,
+    };
+    certificate_facts(settings).into_iter().map(status).collect()
 }
 
-/// The addresses for the reports.
 fn shown(addresses: &Addresses) -> Vec<String> {
     addresses.open().iter().map(ToString::to_string).collect()
 }
 
-/// Starts the threads of the workers, each with its end of the listeners and of the questions.
 fn start_workers(
     state: &Arc<ServerState>,
     gate: &Arc<Gate>,
@@ -499,7 +482,7 @@ pub fn check(settings: &Settings) -> Result<(), StartError> {
 /// As for `check`; or the question is not a valid request.
 pub fn explain(settings: &Settings, question: &Question) -> Result<Explanation, StartError> {
     let config = open_without_logs(settings)?;
-    explain::explain(settings, &config, question).map_err(StartError)
+    Ok(explain::explain(settings, &config, question)?)
 }
 
 /// Searches for programs whose text would be sent: at most `entries_max` entries of each directory that files are sent from.
@@ -508,17 +491,14 @@ pub fn explain(settings: &Settings, question: &Question) -> Result<Explanation, 
 /// As for `check`.
 pub fn exposed_programs(settings: &Settings, entries_max: usize) -> Result<Vec<ExposedPrograms>, StartError> {
     let config = open_without_logs(settings)?;
-    let Some(place) = config
-        .sites()
-        .find_map(|site| Some(site.root.as_ref()?.path().to_owned()))
-    else {
+    let root = config.sites().find_map(|site| site.root.as_ref());
+    let Some(place) = root.map(|root| root.path().to_owned()) else {
         return Ok(exposed_programs::search(&config, entries_max));
     };
     let searched = deadline::ask(&place, move || Ok(exposed_programs::search(&config, entries_max)));
     searched.map_err(|error| StartError(error.to_string()))
 }
 
-/// Logs what the administrator may want to know of a configuration that is in force.
 fn log_notices(config: &Config) {
     config.notices.iter().for_each(|notice| tracing::info!("{notice}"));
     config.weak_hashes().iter().for_each(|line| tracing::warn!("{line}"));
@@ -565,13 +545,6 @@ fn advance(phase: &mut Phase, to: Phase) -> bool {
     is_new
 }
 
-/// The hub of the watches, which does not show what the settings say.
-fn watches(settings: &Settings) -> Arc<Hub> {
-    let hub = Hub::new();
-    hub.set_masks(masks(&settings.watch));
-    hub
-}
-
 fn masks(settings: &WatchSettings) -> Masks {
     match &settings.masked_fields {
         _ if settings.is_unmasked => Masks::off(),
@@ -580,7 +553,6 @@ fn masks(settings: &WatchSettings) -> Masks {
     }
 }
 
-/// The source of the ids of this start of the server.
 fn id_source() -> Result<IdSource, getrandom::Error> {
     let mut random = [0; IdSource::RANDOM_BYTES];
     getrandom::fill(&mut random)?;

@@ -1,7 +1,6 @@
 //! The counters of one worker by site and by script, for the metrics.
 //!
-//! An exchange adds to the counters of its two numbers when it ends, which are loads and stores. Not here: which number a name has
-//! (`sluice_http::series`).
+//! An exchange adds to the counters of its two numbers when it ends, which are loads and stores.
 
 use std::sync::Arc;
 
@@ -12,7 +11,6 @@ use sluice_report::traffic::Share;
 use crate::status::WorkerCounts;
 use crate::traffic_counts::Ended;
 
-/// The counters of a site or a script.
 #[derive(Debug, Default)]
 struct ShareCount {
     /// Responses by the first digit of their status, from 1; and exchanges without a response.
@@ -21,7 +19,6 @@ struct ShareCount {
     sent_bytes: Counter,
 }
 
-/// The counters of all sites, or of all scripts, by their numbers.
 #[derive(Debug)]
 pub(crate) struct ShareCounts(Box<[ShareCount]>);
 

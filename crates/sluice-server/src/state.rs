@@ -1,17 +1,16 @@
 //! The state of the server: one value, made at the start, which its workers, its reports and the program share.
-//!
-//! Here: what exists once, and the reports that need several parts of it. Not here: the state of one worker (`context`), the threads
-//! (`server`), and the gate, which the service of each worker holds.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use sluice_access::control::AccessControl;
 use sluice_http::request_id::IdSource;
 use sluice_launch::RemoteLauncher;
-use sluice_log::Log;
+use sluice_log::{Log, LogSource};
 use sluice_net::listener_protocol::ListenerProtocol;
 use sluice_report::access::AccessReport;
+use sluice_report::configuration::Configuration;
 use sluice_report::status::{CertificateStatus, Processes, Status};
 use sluice_script::resources::Resources;
 use sluice_settings::source::Tolerated;
@@ -20,53 +19,43 @@ use tokio::sync::{mpsc, watch};
 
 use crate::commands::CommandRequest;
 use crate::dispatch::Config;
-use crate::operator::described::Described;
 use crate::operator::reports::visitor::Visitors;
 use crate::questions::Questions;
 use crate::statistics::Statistics;
 use crate::status;
 use sluice_net::reverse_dns::ReverseDns;
 
-/// The state of the server.
 pub(crate) struct ServerState {
-    /// The configuration in force.
     pub config: Arc<ArcSwap<Config>>,
-    /// The protocols of each listener, in the order of the listeners.
     pub listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
-    /// The addresses that the server listens on, as reports show them.
     pub addresses: ArcSwap<Vec<String>>,
-    /// The certificates in force.
     pub certificates: ArcSwap<Vec<CertificateStatus>>,
     /// The faults of its settings, which its start has tolerated.
     pub tolerated: ArcSwap<Tolerated>,
-    /// The process, or the threads, that start scripts.
     pub launcher: Arc<RemoteLauncher>,
-    /// The access logs.
     pub log: Log,
     /// The budgets that the scripts of all workers share.
     pub resources: Arc<Resources>,
-    /// The proofs of users, and wrong passwords.
     pub access: Arc<AccessControl>,
-    /// The lookup of client names, if it is configured.
     pub reverse_dns: Option<Arc<ReverseDns>>,
     /// The number of descriptors that a script may have, if limited.
     pub script_files_max: Option<u64>,
     /// The number of workers with exchanges under way, while the server drains.
     pub busy_workers: watch::Sender<usize>,
-    /// The active watches, and what must not be shown.
     pub watches: Arc<Hub>,
-    /// The source of UNIQUE_ID.
     pub ids: IdSource,
-    /// The counters of the workers.
     pub statistics: Statistics,
-    /// The way to ask the workers.
     pub questions: Questions,
-    /// The commands of the reports to the program.
     pub commands: mpsc::Sender<CommandRequest>,
-    /// The tokens and the live pages of the visitors of reports.
     pub visitors: Visitors,
-    /// Facts about the program.
-    pub described: Described,
+    /// The main configuration file. `None` if the command line says everything.
+    pub configuration_file: Option<String>,
+    /// The configuration as the program describes it.
+    pub configuration: ArcSwap<Configuration>,
+    /// The file with a rating of the machine, once the program has named it.
+    pub rating_file: OnceLock<PathBuf>,
+    /// The place of the lines of the server log, once the program has named it.
+    pub server_log: ArcSwapOption<LogSource>,
 }
 
 impl ServerState {
@@ -103,7 +92,6 @@ impl ServerState {
         lines
     }
 
-    /// The state of access control.
     pub(crate) fn access_report(&self) -> AccessReport {
         let limits = Arc::clone(&self.config.load().limit_tables);
         AccessReport {

@@ -1,7 +1,6 @@
 //! Statistics of the server: the sums over the workers, the last minute, and the counts since the last reset.
 //!
-//! The workers only count (`status`, `traffic_counts`); reports and the activity read. Nothing here is used by a request. Not here: the
-//! records of each minute (`activity`).
+//! The workers only count (`status`, `traffic_counts`); reports and the activity read. Nothing here is used by a request.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,22 +24,17 @@ const OTHER_SITES: &str = "other";
 /// The name for requests whose site is not known: their head was not usable, or no site has their host.
 const UNKNOWN_SITE: &str = "-";
 
-/// The counters of all workers, with their history.
 pub(crate) struct Statistics {
     started: SystemTime,
-    connections_max: usize,
-    /// The counters of the workers, by their index.
+    pub connections_max: usize,
     workers: Box<[Arc<WorkerCounts>]>,
     /// The sums at each of the last seconds, the oldest first.
     seconds: Mutex<VecDeque<Second>>,
-    /// The exchanges at the last reset, with its time.
     at_reset: Mutex<Option<Traffic>>,
-    activity: Arc<Recorder>,
-    /// The sites whose exchanges are counted by themselves.
+    pub activity: Arc<Recorder>,
     sites: SeriesNames<String>,
 }
 
-/// The sums of the workers at one second.
 #[derive(Clone, Copy, Default)]
 struct Second {
     requests: u64,
@@ -62,42 +56,30 @@ impl Statistics {
         }
     }
 
-    /// The number of workers.
     pub(crate) fn workers(&self) -> usize {
         self.workers.len()
     }
 
-    /// The counters of a worker.
     pub(crate) fn of_worker(&self, index: usize) -> &Arc<WorkerCounts> {
         &self.workers[index]
     }
 
-    /// The bound on connections in force, which the limit of open files may have lowered.
-    pub(crate) fn connections_max(&self) -> usize {
-        self.connections_max
-    }
-
-    /// The start of the server, seconds since 1970.
     pub(crate) fn started(&self) -> u64 {
         status::unix_seconds(self.started)
     }
 
-    /// The time since the start of the server.
     pub(crate) fn uptime(&self, now: SystemTime) -> Duration {
         now.duration_since(self.started).unwrap_or_default()
     }
 
-    /// The sums of connections and requests.
     pub(crate) fn sums(&self) -> (ConnectionTotals, RequestTotals) {
         status::sum(&self.workers, self.connections_max)
     }
 
-    /// The exchanges that have ended since the start.
     pub(crate) fn traffic(&self) -> Traffic {
         status::traffic(&self.workers, self.started())
     }
 
-    /// The exchanges that have ended since the last reset.
     pub(crate) fn traffic_since_reset(&self) -> Traffic {
         let traffic = self.traffic();
         match &*self.at_reset.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -128,7 +110,6 @@ impl Statistics {
         });
     }
 
-    /// The activity in each second of the last minute.
     pub(crate) fn minute(&self) -> LastMinute {
         let seconds = self.seconds();
         let each = |of: fn(&Second) -> u64| -> Vec<u64> {
@@ -148,7 +129,6 @@ impl Statistics {
         self.seconds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of a site among the series of counters.
     pub(crate) fn site_number(&self, site: &str) -> u16 {
         self.sites.number(&site.to_owned(), &OTHER_SITES.to_owned())
     }
@@ -162,12 +142,6 @@ impl Statistics {
         }
     }
 
-    /// The records of each minute.
-    pub(crate) fn activity(&self) -> &Arc<Recorder> {
-        &self.activity
-    }
-
-    /// The sums from which the minutes are recorded.
     pub(crate) fn activity_sums(&self) -> Sums {
         let (_, requests) = self.sums();
         Sums {

@@ -1,7 +1,6 @@
 //! The counters of each worker, and their sums.
 //!
-//! Only the worker's own thread changes a counter, so that counting costs a request next to nothing. Not here: the values that are made of
-//! them (`sluice_report`), their history (`statistics`), the state of the whole server (`state`).
+//! Only the worker's own thread changes a counter, so that counting costs a request next to nothing.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -24,7 +23,6 @@ const CLASSES: usize = 5;
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct WorkerCounts {
-    /// Connections.
     pub connections: Arc<ConnectionCounts>,
     begun: Counter,
     ended: Counter,
@@ -33,23 +31,17 @@ pub(crate) struct WorkerCounts {
     client_left: Counter,
     truncated: Counter,
     body_bytes: Counter,
-    /// Bytes of the bodies of requests.
     pub received_bytes: Arc<Counter>,
-    /// Counts by site.
     pub sites: ShareCounts,
-    /// Counts by script.
     pub scripts: ShareCounts,
-    /// Counts by properties of the exchanges.
     pub traffic: TrafficCounts,
 }
 
 impl WorkerCounts {
-    /// Counts an exchange that begins.
     pub(crate) fn begin(&self) {
         self.begun.add(1);
     }
 
-    /// Counts an exchange that ends.
     pub(crate) fn end(&self, ended: &Ended<'_>) {
         self.ended.add(1);
         self.body_bytes.add(ended.body_bytes);
@@ -73,7 +65,6 @@ fn class(status: Option<StatusCode>) -> usize {
     }
 }
 
-/// The counters of the file cache as others see them.
 pub(crate) fn cache_status(counters: &CacheCounters) -> CacheStatus {
     CacheStatus {
         files: counters.files,
@@ -84,7 +75,6 @@ pub(crate) fn cache_status(counters: &CacheCounters) -> CacheStatus {
     }
 }
 
-/// The sums of the counters of all workers.
 pub(crate) fn sum(workers: &[Arc<WorkerCounts>], connections_max: usize) -> (ConnectionTotals, RequestTotals) {
     let (mut connections, mut requests) = (ConnectionTotals::default(), RequestTotals::default());
     connections.max = connections_max;
@@ -119,12 +109,10 @@ pub(crate) fn traffic(workers: &[Arc<WorkerCounts>], started: u64) -> Traffic {
     traffic
 }
 
-/// The bytes of the bodies of requests that all workers have received.
 pub(crate) fn received_bytes(workers: &[Arc<WorkerCounts>]) -> u64 {
     workers.iter().map(|worker| worker.received_bytes.value()).sum()
 }
 
-/// Seconds since 1970.
 pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())

@@ -31,7 +31,6 @@ const OTHER_STATUS: usize = 501;
 /// The status of the access log for a client that left before there was a response.
 const CLIENT_LEFT: &str = "499";
 
-/// The counted properties of an exchange that ends.
 pub(crate) struct Ended<'a> {
     pub method: &'a Method,
     pub version: Version,
@@ -39,18 +38,15 @@ pub(crate) struct Ended<'a> {
     /// `None` if no response was made, because its client had left.
     pub status: Option<StatusCode>,
     pub answered: AnsweredBy,
-    /// Bytes of the body of the request, and of the response.
     pub received_bytes: u64,
     pub body_bytes: u64,
     pub is_truncated: bool,
     /// `None` if no response was made, or the request had no usable head.
     pub times: Option<ResponseTimes>,
-    /// The numbers of its site and of its script among the series of counters.
     pub site: u16,
     pub script: u16,
 }
 
-/// When a response was made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResponseTimes {
     /// The time from the head of the request to the first byte of the response.
@@ -66,7 +62,6 @@ impl Ended<'_> {
     }
 }
 
-/// How the connection is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encryption {
     None,
@@ -86,12 +81,10 @@ pub(crate) enum AnsweredBy {
     Report,
     /// The server itself, as a whole (`OPTIONS *`).
     Server,
-    /// An error page of the server.
     #[default]
     Error,
 }
 
-/// The counters.
 #[derive(Debug)]
 pub(crate) struct TrafficCounts {
     methods: [Counter; METHODS.len()],
@@ -103,7 +96,6 @@ pub(crate) struct TrafficCounts {
     whole: TimeCounts,
 }
 
-/// The counters of a histogram.
 #[derive(Debug)]
 struct TimeCounts {
     buckets: [Counter; BUCKETS],
@@ -125,7 +117,6 @@ impl Default for TrafficCounts {
 }
 
 impl TrafficCounts {
-    /// Counts an exchange.
     pub(crate) fn end(&self, ended: &Ended<'_>) {
         self.methods[method_index(ended.method)].add(1);
         let version = match ended.version {
@@ -211,7 +202,6 @@ fn times(workers: &[&TrafficCounts], of: fn(&TrafficCounts) -> &TimeCounts) -> T
     Times::new((0..BUCKETS).map(count), sum)
 }
 
-/// The place of a method in `METHODS`.
 fn method_index(method: &Method) -> usize {
     match *method {
         Method::GET => 0,

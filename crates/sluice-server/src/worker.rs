@@ -1,7 +1,4 @@
 //! A worker: one event-loop thread of the server.
-//!
-//! Here: the thread's life (accept, tick, drain, end). Not here: who creates and ends workers (`server`), what their exchanges share
-//! (`context`), and what ticks and ends in a worker (`parts`).
 
 mod event_loop;
 mod parts;
@@ -14,8 +11,7 @@ use std::time::Duration;
 use sluice_http::part::{self, Part};
 use sluice_http::tasks::Tasks;
 use sluice_net::listener;
-use sluice_net::phase;
-use sluice_net::phase::Phase;
+use sluice_net::phase::{self, Phase};
 use sluice_net::worker_net::{WorkerNet, WorkerNetLimits};
 use sluice_script::scripts::Scripts;
 use tokio::sync::{mpsc, watch};
@@ -23,7 +19,7 @@ use tokio::task::LocalSet;
 
 use crate::context::Context;
 use crate::operator::late_watch;
-use crate::questions::{self, WorkerQuestion, WorkerView};
+use crate::questions::{self, WorkerQuestion};
 use crate::serve::ExchangeService;
 use crate::serve::gate::Gate;
 use crate::serve::in_advance;
@@ -37,7 +33,6 @@ const TICK: Duration = Duration::from_secs(1);
 /// interrupted at any point (`sluice_files::records::stream_lf`).
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A worker: its parts, and the phases of the server.
 struct Worker {
     context: Rc<Context>,
     /// In the order in which they end.
@@ -82,7 +77,7 @@ pub(crate) fn run(
         tokio::task::spawn_local(tick(Rc::clone(&worker.context), Rc::clone(&worker.parts)));
         tokio::task::spawn_local(event_loop::keep_thread());
         tokio::task::spawn_local(in_advance::start_wanted(Rc::clone(&worker.context)));
-        tokio::task::spawn_local(questions::answer(worker.view(), inbox.questions));
+        tokio::task::spawn_local(questions::answer(Rc::clone(&worker.context), inbox.questions));
         // In a task of its own, because the loop polls this future in each of its turns.
         let worker = Rc::clone(&worker);
         let run = tokio::task::spawn_local(async move { worker.run().await });
@@ -96,7 +91,6 @@ pub(crate) fn run(
     runtime.shutdown_timeout(READ_TIMEOUT);
 }
 
-/// Accepts on each listener that comes.
 async fn accept(
     front: Rc<WorkerNet>,
     service: Rc<ExchangeService>,
@@ -152,15 +146,6 @@ impl Worker {
         }
     }
 
-    /// The part that questions see.
-    fn view(&self) -> WorkerView {
-        WorkerView {
-            front: Rc::clone(&self.context.front),
-            in_progress: Rc::clone(&self.context.in_progress),
-        }
-    }
-
-    /// Serves until the server drains, and then ends its parts.
     async fn run(&self) {
         self.context.front.closing().await;
         part::end(&self.parts, || phase::reached(&self.phases, Phase::Ending)).await;

@@ -1,7 +1,7 @@
 //! The allowance of a worker for the bytes that WATCH masks and searches, so that a watch does not delay requests that it does not show.
 //!
 //! Each byte that is masked or searched is charged. While the allowance is overdrawn, connections and bodies whose bytes are watched wait
-//! (`Tracer::bytes_wait`); nothing is lost, and other requests of the worker go on. Not here: which bytes need to be scanned (`candidate`).
+//! (`Tracer::bytes_wait`); nothing is lost, and other requests of the worker go on.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -55,7 +55,6 @@ impl Allowance {
         done
     }
 
-    /// Charges bytes that are scanned now.
     fn charge(&self, bytes: usize, now: Instant) {
         self.regain(now);
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -84,7 +83,6 @@ impl Allowance {
     }
 }
 
-/// The bytes that are charged for work that took so long.
 fn charged(bytes: usize, took: Duration) -> usize {
     let most = bytes as u128 * CHARGED_MAX;
     let by_time = (took.as_nanos() / NANOS_PER_BYTE).min(most);

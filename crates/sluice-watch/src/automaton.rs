@@ -1,7 +1,7 @@
 //! A search for many byte strings at once, in bytes that arrive in chunks (A. V. Aho and M. J. Corasick, 1975).
 //!
-//! The time is proportional to the bytes that are searched and those of the strings, whatever they are: clients choose both. Here: the begin
-//! of a string at the end of the bytes, which the library does not tell. Not here: the search itself (`aho_corasick`).
+//! The time is proportional to the bytes that are searched and those of the strings, whatever they are: clients choose both. It tells the begin
+//! of a string at the end of the bytes, which the library does not tell.
 
 use aho_corasick::Anchored;
 use aho_corasick::automaton::{Automaton as _, StateID};
@@ -14,7 +14,6 @@ pub(crate) const START: Node = Node(None);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Node(Option<StateID>);
 
-/// A search for these strings.
 #[derive(Debug)]
 pub(crate) struct Automaton {
     nfa: NFA,
@@ -27,12 +26,10 @@ pub(crate) struct Automaton {
 #[derive(Clone, Copy, Debug, Default)]
 struct Begin {
     bytes: usize,
-    /// The number of a string that begins with it.
     string: usize,
 }
 
 impl Automaton {
-    /// Searches these strings, of which none is empty.
     pub(crate) fn new(strings: &[Box<[u8]>]) -> Automaton {
         let built = NFA::builder().prefilter(false).build(strings);
         let nfa = built.expect("it has far fewer than 2^31 states");
@@ -52,7 +49,6 @@ impl Automaton {
         Automaton { nfa, start, begins }
     }
 
-    /// The state after one more byte.
     pub(crate) fn next(&self, node: Node, byte: u8) -> Node {
         let state = node.0.unwrap_or(self.start);
         Node(Some(self.nfa.next_state(Anchored::No, state, byte)))

@@ -1,6 +1,4 @@
 //! A watch that may show a connection or an exchange: the part that was shown so far, and the trigger.
-//!
-//! Not here: when it is decided (`tracer`), and what it asks for (`spec`).
 
 use std::sync::Arc;
 
@@ -11,7 +9,6 @@ use crate::pattern::Search;
 use crate::ring::Ring;
 use crate::watch::Queue;
 
-/// A watch that may show the tracer.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) queue: Arc<Queue>,
@@ -29,7 +26,6 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// A watch that shows nothing yet.
     pub(crate) fn new(queue: Arc<Queue>) -> Candidate {
         Candidate {
             is_shown: false,
@@ -40,6 +36,10 @@ impl Candidate {
             summary: None,
             queue,
         }
+    }
+
+    pub(crate) fn is_of(&self, queue: &Arc<Queue>) -> bool {
+        Arc::ptr_eq(&self.queue, queue)
     }
 
     /// A watch that has begun within the exchange.
@@ -81,7 +81,6 @@ impl Candidate {
         self.searches = Default::default();
     }
 
-    /// Shows what has happened so far.
     pub(crate) fn show(&mut self, ring: &Ring) {
         self.is_shown = true;
         if let Some(summary) = self.summary.take() {
@@ -139,33 +138,19 @@ impl Candidate {
         has_bytes && !self.is_triggered && crate::Trigger::SEARCHED.contains(item)
     }
 
-    /// Searches the trigger's bytes in an event.
     pub(crate) fn search(&mut self, event: &Event) {
-        let Some(text) = self
-            .queue
-            .spec
-            .trigger
-            .as_ref()
-            .and_then(|trigger| trigger.bytes.as_ref())
-        else {
+        let spec = &self.queue.spec;
+        let bytes = spec.trigger.as_ref().and_then(|trigger| trigger.bytes.as_ref());
+        let Some(text) = bytes.filter(|_| self.searches_in(event.item)) else {
             return;
         };
-        if self.is_triggered || !crate::Trigger::SEARCHED.contains(event.item) {
-            return;
-        }
         let [received, sent] = &mut self.searches;
         self.is_triggered = match &event.content {
             Content::Text(shown) => shown.contains(text.as_str()),
-            Content::Bytes {
-                direction: Direction::Received,
-                bytes,
-                ..
-            } => received.find(text.as_bytes(), bytes),
-            Content::Bytes {
-                direction: Direction::Sent,
-                bytes,
-                ..
-            } => sent.find(text.as_bytes(), bytes),
+            Content::Bytes { direction, bytes, .. } => match direction {
+                Direction::Received => received.find(text.as_bytes(), bytes),
+                Direction::Sent => sent.find(text.as_bytes(), bytes),
+            },
         };
     }
 }
@@ -179,7 +164,6 @@ pub(crate) struct OctetsRoom {
 }
 
 impl OctetsRoom {
-    /// The room that these candidates have for an event of the item.
     pub(crate) fn of(candidates: &[Candidate], item: Item) -> OctetsRoom {
         let mut room = OctetsRoom::default();
         for candidate in candidates {

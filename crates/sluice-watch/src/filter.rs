@@ -1,6 +1,6 @@
 //! Which requests a watch shows.
 
-use std::fmt::Write as _;
+use std::io::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -66,6 +66,23 @@ pub struct TracedAttributes {
     pub is_ended: bool,
 }
 
+impl TracedAttributes {
+    /// Compares a condition with a property, if both are there. A property that is not known may become known until the request has ended.
+    fn check<C, P: Copy>(
+        &self,
+        wanted: Option<&C>,
+        property: Option<P>,
+        matches: impl FnOnce(&C, P) -> bool,
+    ) -> FilterMatch {
+        match (wanted, property) {
+            (None, _) => FilterMatch::Matches,
+            (Some(wanted), Some(property)) if matches(wanted, property) => FilterMatch::Matches,
+            (Some(_), None) if !self.is_ended => FilterMatch::Undecided,
+            (Some(_), _) => FilterMatch::Differs,
+        }
+    }
+}
+
 /// The properties of a request that are known when its head is complete.
 #[derive(Clone, Copy, Debug)]
 pub struct TracedRequest<'a> {
@@ -93,81 +110,43 @@ impl TracedRequest<'_> {
     }
 }
 
-/// An address as text, without an allocation. The longest is `ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255`.
-struct AddressText {
-    bytes: [u8; 48],
-    length: usize,
-}
-
-impl AddressText {
-    fn new(address: IpAddr) -> AddressText {
-        let mut text = AddressText {
-            bytes: [0; 48],
-            length: 0,
-        };
-        let _ = write!(text, "{}", address.to_canonical());
-        text
-    }
-
-    fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
-    }
-}
-
-impl std::fmt::Write for AddressText {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        let end = self.length + text.len();
-        let room = self.bytes.get_mut(self.length..end).ok_or(std::fmt::Error)?;
-        room.copy_from_slice(text.as_bytes());
-        self.length = end;
-        Ok(())
-    }
-}
-
-/// Whether a request matches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whether a request matches. Of several conditions the least decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FilterMatch {
-    /// The request matches.
-    Matches,
     /// The request does not match, whatever follows.
     Differs,
     /// The answer depends on properties that are not known yet.
     Undecided,
-}
-
-impl FilterMatch {
-    fn and(self, other: FilterMatch) -> FilterMatch {
-        match (self, other) {
-            (FilterMatch::Differs, _) | (_, FilterMatch::Differs) => FilterMatch::Differs,
-            (FilterMatch::Undecided, _) | (_, FilterMatch::Undecided) => FilterMatch::Undecided,
-            _ => FilterMatch::Matches,
-        }
-    }
+    /// The request matches.
+    Matches,
 }
 
 impl Filter {
     /// Decides with what is known.
     #[must_use]
-    pub fn decide(&self, attributes: &TracedAttributes) -> FilterMatch {
-        let text = |pattern: &Option<Pattern>, fact: &Option<String>| match (pattern, fact) {
-            (None, _) => FilterMatch::Matches,
-            (Some(pattern), Some(fact)) => match_of(pattern.matches(fact)),
-            (Some(_), None) => unknown(attributes),
+    pub fn decide(&self, known: &TracedAttributes) -> FilterMatch {
+        let text = |pattern: &Option<Pattern>, fact: &Option<String>| {
+            known.check(pattern.as_ref(), fact.as_deref(), Pattern::matches)
         };
-        let exactly = |wanted: &Option<String>, fact: &Option<String>| match (wanted, fact) {
-            (None, _) => FilterMatch::Matches,
-            (Some(wanted), Some(fact)) => match_of(wanted == fact),
-            (Some(_), None) => unknown(attributes),
+        let exactly = |wanted: &Option<String>, fact: &Option<String>| {
+            known.check(wanted.as_ref(), fact.as_deref(), |wanted, fact| wanted == fact)
         };
-        text(&self.client, &attributes.client)
-            .and(self.decide_site(attributes))
-            .and(text(&self.path, &attributes.path))
-            .and(exactly(&self.method, &attributes.method))
-            .and(text(&self.script, &attributes.script))
-            .and(text(&self.user, &attributes.user))
-            .and(exactly(&self.id, &attributes.id))
-            .and(self.decide_status(attributes))
-            .and(self.decide_time(attributes))
+        let is_one_of = |wanted: &Pattern, names: &[String]| names.iter().any(|name| is_site(wanted, name));
+        let is_status = |pattern: &Pattern, status: u16| {
+            pattern.matches(&status.to_string()) || pattern.matches(&format!("{}xx", status / 100))
+        };
+        // A request is known to be slow, but never to be fast enough before its end.
+        let is_slow = |limit: &u64| known.time > Duration::from_millis(*limit);
+        let slow = self.slower_than_ms.as_ref();
+        text(&self.client, &known.client)
+            .min(known.check(self.site.as_ref(), known.site.as_deref(), is_one_of))
+            .min(text(&self.path, &known.path))
+            .min(exactly(&self.method, &known.method))
+            .min(text(&self.script, &known.script))
+            .min(text(&self.user, &known.user))
+            .min(exactly(&self.id, &known.id))
+            .min(known.check(self.status.as_ref(), known.status, is_status))
+            .min(known.check(slow, slow.is_some_and(is_slow).then_some(()), |_, ()| true))
     }
 
     /// Whether a request can match, by what is known when its head is complete.
@@ -175,7 +154,14 @@ impl Filter {
     pub fn may_match(&self, request: &TracedRequest<'_>) -> bool {
         let may = |pattern: &Option<Pattern>, fact: &str| pattern.as_ref().is_none_or(|pattern| pattern.matches(fact));
         let is = |wanted: &Option<String>, fact: &str| wanted.as_ref().is_none_or(|wanted| wanted == fact);
-        let is_client = |pattern: &Pattern| pattern.matches(AddressText::new(request.client).as_str());
+        let is_client = |pattern: &Pattern| {
+            // Without an allocation: the longest address has 45 letters.
+            let mut text = [0; 48];
+            let mut rest = &mut text[..];
+            let _ = write!(rest, "{}", request.client.to_canonical());
+            let left = rest.len();
+            str::from_utf8(&text[..text.len() - left]).is_ok_and(|text| pattern.matches(text))
+        };
         may(&self.path, request.path)
             && is(&self.method, request.method)
             && is(&self.id, request.id)
@@ -198,33 +184,6 @@ impl Filter {
         };
         *self == clients_only
     }
-
-    fn decide_site(&self, attributes: &TracedAttributes) -> FilterMatch {
-        match (&self.site, &attributes.site) {
-            (None, _) => FilterMatch::Matches,
-            (Some(wanted), Some(names)) => match_of(names.iter().any(|name| is_site(wanted, name))),
-            (Some(_), None) => unknown(attributes),
-        }
-    }
-
-    fn decide_status(&self, attributes: &TracedAttributes) -> FilterMatch {
-        match (&self.status, attributes.status) {
-            (None, _) => FilterMatch::Matches,
-            (Some(pattern), Some(status)) => {
-                let class = format!("{}xx", status / 100);
-                match_of(pattern.matches(&status.to_string()) || pattern.matches(&class))
-            }
-            (Some(_), None) => unknown(attributes),
-        }
-    }
-
-    fn decide_time(&self, attributes: &TracedAttributes) -> FilterMatch {
-        match self.slower_than_ms {
-            None => FilterMatch::Matches,
-            Some(limit) if attributes.time > Duration::from_millis(limit) => FilterMatch::Matches,
-            Some(_) => unknown(attributes),
-        }
-    }
 }
 
 /// Whether a name is that of the wanted site; either may be a glob.
@@ -232,21 +191,6 @@ fn is_site(wanted: &Pattern, name: &str) -> bool {
     let wanted = Pattern::new(wanted.to_string().to_ascii_lowercase());
     let name = name.to_ascii_lowercase();
     wanted.matches(&name) || Pattern::new(name).matches(&wanted.to_string())
-}
-
-fn match_of(matches: bool) -> FilterMatch {
-    if matches {
-        FilterMatch::Matches
-    } else {
-        FilterMatch::Differs
-    }
-}
-
-fn unknown(attributes: &TracedAttributes) -> FilterMatch {
-    match attributes.is_ended {
-        true => FilterMatch::Differs,
-        false => FilterMatch::Undecided,
-    }
 }
 
 #[cfg(test)]
@@ -338,7 +282,7 @@ mod tests {
                 site: Some(Pattern::new(wanted)),
                 ..Filter::default()
             };
-            assert_eq!(filter.decide(&attributes), match_of(expected), "{wanted}");
+            assert_eq!(filter.decide(&attributes) == FilterMatch::Matches, expected, "{wanted}");
         }
     }
 

@@ -11,14 +11,8 @@ use crate::allowance::Allowance;
 use crate::filter::{FilterMatch, TracedAttributes, TracedRequest};
 use crate::mask::Masks;
 use crate::spec::Spec;
-use crate::tracer::{Inner, LateJoin, Tracer};
+use crate::tracer::{Inner, Tracer};
 use crate::watch::{Queue, Watch, Watcher};
-
-/// Watches at once at most.
-const WATCHES_MAX: usize = 16;
-
-/// Watches of pages at once at most. The others are reserved for the control socket, whatever browsers do.
-const PAGE_WATCHES_MAX: usize = 12;
 
 /// From this number on, tracers that wait for the tick are removed earlier if they have ended.
 const WAITING_CHECKED: usize = 1024;
@@ -29,9 +23,7 @@ pub struct Hub {
     /// 0 while there is no watch; otherwise another number whenever a watch comes or goes.
     generation: AtomicU64,
     watches: Mutex<Watches>,
-    /// Bytes of the rings of all requests.
     pub(crate) ring_bytes: Arc<AtomicUsize>,
-    /// Connections and exchanges that were watched.
     tracers: AtomicU64,
     /// The masks of secrets.
     masks: Mutex<Masks>,
@@ -55,10 +47,15 @@ pub enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refused::All => write!(f, "{WATCHES_MAX} watches are active already: end one of them first"),
+            Refused::All => write!(
+                f,
+                "{} watches are active already: end one of them first",
+                Hub::WATCHES_MAX
+            ),
             Refused::OfPages => write!(
                 f,
-                "{PAGE_WATCHES_MAX} watches of pages are active already: end one of them first, or use sluice watch"
+                "{} watches of pages are active already: end one of them first, or use sluice watch",
+                Hub::PAGE_WATCHES_MAX
             ),
         }
     }
@@ -68,10 +65,10 @@ impl std::error::Error for Refused {}
 
 impl Hub {
     /// Watches at once at most.
-    pub const WATCHES_MAX: usize = WATCHES_MAX;
+    pub const WATCHES_MAX: usize = 16;
 
-    /// Watches of pages at once at most.
-    pub const PAGE_WATCHES_MAX: usize = PAGE_WATCHES_MAX;
+    /// Watches of pages at once at most. The others are reserved for the control socket, whatever browsers do.
+    pub const PAGE_WATCHES_MAX: usize = 12;
 
     /// A hub without watches.
     #[must_use]
@@ -106,8 +103,8 @@ impl Hub {
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         let of_pages = watches.list.iter().filter(|queue| queue.watcher == Watcher::Page);
         match watcher {
-            Watcher::Page if of_pages.count() >= PAGE_WATCHES_MAX => return Err(Refused::OfPages),
-            _ if watches.list.len() >= WATCHES_MAX => return Err(Refused::All),
+            Watcher::Page if of_pages.count() >= Hub::PAGE_WATCHES_MAX => return Err(Refused::OfPages),
+            _ if watches.list.len() >= Hub::WATCHES_MAX => return Err(Refused::All),
             _ => {}
         }
         let queue = Arc::new(Queue::new(spec, watches.changes + 1, watcher));
@@ -170,7 +167,6 @@ pub struct WorkerHub {
     waiting: RefCell<Vec<Weak<Inner>>>,
     /// Bytes that the worker scans for watches.
     allowance: Rc<Allowance>,
-    /// Bytes of events that it shows to pages.
     shown: Allowance,
 }
 
@@ -199,7 +195,6 @@ impl WorkerHub {
         &self.hub
     }
 
-    /// The bytes that the worker may scan for watches.
     pub(crate) fn allowance(&self) -> &Rc<Allowance> {
         &self.allowance
     }
@@ -298,12 +293,7 @@ impl WorkerHub {
             return false;
         }
         let depends_on_time = candidates.iter().any(|queue| queue.spec.depends_on_time());
-        let late = LateJoin {
-            worker: self,
-            began,
-            attributes,
-        };
-        tracer.join_late(late, candidates, summary);
+        tracer.join_late(self, began, attributes, candidates, summary);
         if depends_on_time {
             self.wait(tracer);
         }
@@ -334,7 +324,6 @@ impl WorkerHub {
         tracer
     }
 
-    /// Has the passing of time decide about a tracer.
     fn wait(&self, tracer: &Tracer) {
         let mut waiting = self.waiting.borrow_mut();
         // Most requests are over before the next tick.

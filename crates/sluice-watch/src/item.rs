@@ -3,131 +3,35 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A kind of event. The order is the one in which a request meets them, and of the check boxes of the page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Item {
-    /// A connection: accepted, kept, closed, and why.
-    Connection,
-    /// The TLS handshake, and the end of TLS.
-    Tls,
-    /// Frames of HTTP/2.
-    Http2,
-    /// The request's head.
-    RequestHead,
-    /// The request's body.
-    RequestBody,
-    /// Each route that was tried, and why it did not match.
-    Mapping,
-    /// Access control: users, groups, rules, agents, limits.
-    Authorization,
-    /// The file, and the file cache.
-    Cache,
-    /// The script process: started, reused, waited for, ended, and why.
-    Process,
-    /// The CGI variables.
-    Variables,
-    /// The lines that are written to CGIPLUSIN.
-    Cgiplusin,
-    /// The output of the script.
-    Mailbox,
-    /// Callouts and their answers.
-    Callouts,
-    /// The memory buffer.
-    Buffer,
-    /// The response's head.
-    ResponseHead,
-    /// The response's body.
-    ResponseBody,
-    /// The bytes of the connection, after TLS.
-    Octets,
-    /// The line of the access log.
-    Log,
-    /// Faults.
-    Errors,
-    /// Where each millisecond went.
-    Timing,
+use crate::named::named;
+
+named! {
+    /// A kind of event. The order is the one in which a request meets them, and of the check boxes of the page.
+    pub enum Item {
+        Connection = "connection", "connections: accepted, kept, closed, and why";
+        Tls = "tls", "TLS handshakes";
+        Http2 = "http2", "HTTP/2 frames";
+        RequestHead = "request-head", "request heads";
+        RequestBody = "request-body", "request bodies";
+        Mapping = "mapping", "each route that was tried, and why it did not match";
+        Authorization = "authorization", "access rules, users, agents, limits";
+        Cache = "cache", "files and the file cache";
+        Process = "process", "script processes: started, reused, waited for, ended, and why";
+        Variables = "variables", "CGI variables";
+        Cgiplusin = "cgiplusin", "records written to CGIPLUSIN";
+        Mailbox = "mailbox", "what a script writes";
+        Callouts = "callouts", "callouts and their answers";
+        Buffer = "buffer", "the memory buffer";
+        ResponseHead = "response-head", "response heads";
+        ResponseBody = "response-body", "response bodies";
+        Octets = "octets", "the bytes of the connection, as a hex dump";
+        Log = "log", "the line of the access log";
+        Errors = "errors", "faults";
+        Timing = "timing", "where each millisecond went";
+    }
 }
 
 impl Item {
-    /// All of them, in their order.
-    pub const ALL: [Item; 20] = [
-        Item::Connection,
-        Item::Tls,
-        Item::Http2,
-        Item::RequestHead,
-        Item::RequestBody,
-        Item::Mapping,
-        Item::Authorization,
-        Item::Cache,
-        Item::Process,
-        Item::Variables,
-        Item::Cgiplusin,
-        Item::Mailbox,
-        Item::Callouts,
-        Item::Buffer,
-        Item::ResponseHead,
-        Item::ResponseBody,
-        Item::Octets,
-        Item::Log,
-        Item::Errors,
-        Item::Timing,
-    ];
-
-    /// The name, on the command line and in a line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Item::Connection => "connection",
-            Item::Tls => "tls",
-            Item::Http2 => "http2",
-            Item::RequestHead => "request-head",
-            Item::RequestBody => "request-body",
-            Item::Mapping => "mapping",
-            Item::Authorization => "authorization",
-            Item::Cache => "cache",
-            Item::Process => "process",
-            Item::Variables => "variables",
-            Item::Cgiplusin => "cgiplusin",
-            Item::Mailbox => "mailbox",
-            Item::Callouts => "callouts",
-            Item::Buffer => "buffer",
-            Item::ResponseHead => "response-head",
-            Item::ResponseBody => "response-body",
-            Item::Octets => "octets",
-            Item::Log => "log",
-            Item::Errors => "errors",
-            Item::Timing => "timing",
-        }
-    }
-
-    /// A description of its events, in a few words.
-    #[must_use]
-    pub const fn description(self) -> &'static str {
-        match self {
-            Item::Connection => "connections: accepted, kept, closed, and why",
-            Item::Tls => "TLS handshakes",
-            Item::Http2 => "HTTP/2 frames",
-            Item::RequestHead => "request heads",
-            Item::RequestBody => "request bodies",
-            Item::Mapping => "each route that was tried, and why it did not match",
-            Item::Authorization => "access rules, users, agents, limits",
-            Item::Cache => "files and the file cache",
-            Item::Process => "script processes: started, reused, waited for, ended, and why",
-            Item::Variables => "CGI variables",
-            Item::Cgiplusin => "records written to CGIPLUSIN",
-            Item::Mailbox => "what a script writes",
-            Item::Callouts => "callouts and their answers",
-            Item::Buffer => "the memory buffer",
-            Item::ResponseHead => "response heads",
-            Item::ResponseBody => "response bodies",
-            Item::Octets => "the bytes of the connection, as a hex dump",
-            Item::Log => "the line of the access log",
-            Item::Errors => "faults",
-            Item::Timing => "where each millisecond went",
-        }
-    }
-
     const fn bit(self) -> u32 {
         1 << self as u32
     }
@@ -215,12 +119,6 @@ impl Items {
     #[must_use]
     pub const fn contains(self, item: Item) -> bool {
         self.0 & item.bit() != 0
-    }
-
-    /// Whether it has no item.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
     }
 
     /// The items of both.
@@ -313,15 +211,11 @@ impl FromStr for Items {
                 Some(name) => (name, true),
                 None => (word, false),
             };
-            let group = Items::GROUPS
-                .iter()
-                .chain(&Items::OF_WASD)
-                .find(|(group, _)| *group == name)
-                .map(|group| group.1);
-            let item = || Item::ALL.into_iter().find(|item| item.name() == name);
-            let named = group
-                .or_else(|| item().map(|item| Items::of(&[item])))
-                .ok_or_else(|| UnknownItem(name.to_owned()))?;
+            let groups = Items::GROUPS.into_iter().chain(Items::OF_WASD);
+            let items_of = |item: Item| (item.name(), Items::of(&[item]));
+            let mut known = groups.chain(Item::ALL.map(items_of));
+            let named = known.find(|(known, _)| *known == name).map(|(_, items)| items);
+            let named = named.ok_or_else(|| UnknownItem(name.to_owned()))?;
             items = Some(match (items, is_removed) {
                 (None, true) => Items::GROUPS[0].1.without(named),
                 (None, false) => named,
@@ -330,9 +224,9 @@ impl FromStr for Items {
             });
         }
         let items = items.unwrap_or(Items::GROUPS[0].1);
-        match items.iter().next() {
-            Some(_) => Ok(items),
-            None => Err(UnknownItem(String::new())),
+        match items {
+            Items::NONE => Err(UnknownItem(String::new())),
+            items => Ok(items),
         }
     }
 }

@@ -35,6 +35,7 @@ mod hub;
 mod item;
 mod line;
 pub mod mask;
+mod named;
 mod notation;
 mod notice;
 mod pattern;

@@ -7,7 +7,8 @@
 //! escaped, because the text comes from clients and scripts and is read on a terminal.
 
 use std::fmt::{self, Write as _};
-use std::time::SystemTime;
+
+use jiff::Timestamp;
 
 use crate::event::{Content, Event};
 use crate::item::Item;
@@ -15,7 +16,6 @@ use crate::item::Item;
 /// Columns before the text.
 const INDENT: usize = 49;
 
-/// Bytes in a row of a hex dump.
 const ROW_BYTES: usize = 16;
 
 /// Columns of such a row: the offset, the digits, the text.
@@ -28,8 +28,10 @@ pub struct Line<'a>(pub &'a Event);
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Line(event) = self;
-        write_time(f, event.at)?;
-        write!(f, " {:<9} {:06} {:<15} ", event.module, event.number, event.item.name())?;
+        let Event { module, number, .. } = event;
+        let time = Timestamp::try_from(event.at).unwrap_or_default();
+        write!(f, "{} {module:<9} ", time.strftime("%H:%M:%S%.6f"))?;
+        write!(f, "{number:06} {:<15} ", event.item.name())?;
         let text = text_of(event);
         let mut lines = text.lines();
         writeln!(f, "{}", Escaped(lines.next().unwrap_or_default()))?;
@@ -64,36 +66,26 @@ fn is_text(text: &str) -> bool {
     text.chars().all(|c| !c.is_control() || matches!(c, '\n' | '\r' | '\t'))
 }
 
-fn write_time(f: &mut fmt::Formatter<'_>, at: SystemTime) -> fmt::Result {
-    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let seconds = since.as_secs() % 86_400;
-    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
-    write!(
-        f,
-        "{hours:02}:{minutes:02}:{:02}.{:06}",
-        seconds % 60,
-        since.subsec_micros()
-    )
+/// The two digits of a byte.
+pub(crate) fn hex_digits(byte: u8) -> [char; 2] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    [byte >> 4, byte & 15].map(|value| char::from(DIGITS[usize::from(value)]))
 }
 
 /// Bytes as rows of 16: offset, hexadecimal, text.
 #[must_use]
 pub fn hex_dump(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |value: u8| char::from(DIGITS[usize::from(value & 15)]);
     let mut text = String::with_capacity(bytes.len().div_ceil(ROW_BYTES) * (ROW_COLUMNS + 1));
     for (index, row) in bytes.chunks(ROW_BYTES).enumerate() {
         let _ = write!(text, "{:06x} ", index * ROW_BYTES);
         for byte in row {
-            text.extend([' ', digit(byte >> 4), digit(*byte)]);
+            text.push(' ');
+            text.extend(hex_digits(*byte));
         }
         (row.len()..ROW_BYTES).for_each(|_| text.push_str("   "));
-        let shown = |byte: &u8| {
-            if byte.is_ascii_graphic() || *byte == b' ' {
-                char::from(*byte)
-            } else {
-                '.'
-            }
+        let shown = |byte: &u8| match *byte {
+            b' '..=b'~' => char::from(*byte),
+            _ => '.',
         };
         text.push_str("  ");
         text.extend(row.iter().map(shown));
@@ -102,7 +94,6 @@ pub fn hex_dump(bytes: &[u8]) -> String {
     text
 }
 
-/// A line whose control characters are written as escapes.
 pub(crate) struct Escaped<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -125,7 +116,7 @@ fn is_bidirectional(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime};
 
     use super::*;
     use crate::event::Direction;

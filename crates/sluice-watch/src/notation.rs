@@ -234,7 +234,6 @@ impl fmt::Display for Trigger {
     }
 }
 
-/// A time as `milliseconds` reads it.
 fn time(milliseconds: u64) -> String {
     match milliseconds {
         whole if whole > 0 && whole.is_multiple_of(1000) => format!("{} s", whole / 1000),

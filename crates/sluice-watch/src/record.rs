@@ -2,10 +2,12 @@
 
 use std::time::SystemTime;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::event::{Content, Direction, Event};
 use crate::item::Item;
+use crate::line::{hex_digits, text_of};
 use crate::timing::{Phase, Timing};
 
 /// An event as a serde value.
@@ -108,7 +110,7 @@ impl<'a> Record<'a> {
     #[must_use]
     pub fn shown(event: &'a Event) -> Record<'a> {
         Record {
-            text: Some(crate::line::text_of(event)),
+            text: Some(text_of(event)),
             ..Record::head(event)
         }
         .with_phases()
@@ -134,54 +136,12 @@ impl<'a> Record<'a> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |value: u8| char::from(DIGITS[usize::from(value & 15)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
+    bytes.iter().flat_map(|byte| hex_digits(*byte)).collect()
 }
 
 /// A time as `2026-11-22T14:05:08.672341Z` (RFC 3339).
 fn rfc3339(at: SystemTime) -> String {
-    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let seconds = since.as_secs();
-    let date = Date::of_day(seconds / 86_400);
-    let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
-    format!(
-        "{:04}-{:02}-{:02}T{hours:02}:{minutes:02}:{:02}.{:06}Z",
-        date.year,
-        date.month,
-        date.day,
-        seconds % 60,
-        since.subsec_micros()
-    )
-}
-
-/// A day of the Gregorian calendar.
-struct Date {
-    year: u64,
-    month: u64,
-    day: u64,
-}
-
-impl Date {
-    /// The day so many days after 1970-01-01. Years are counted from 1 March, so that a leap day is the last of its year.
-    fn of_day(days: u64) -> Date {
-        // Days since 0000-03-01, in eras of 400 years, each of 146,097 days.
-        let days = days + 719_468;
-        let (era, of_era) = (days / 146_097, days % 146_097);
-        let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let from_march = (5 * of_year + 2) / 153;
-        let month = if from_march < 10 {
-            from_march + 3
-        } else {
-            from_march - 9
-        };
-        Date {
-            year: era * 400 + year_of_era + u64::from(month <= 2),
-            month,
-            day: of_year - (153 * from_march + 2) / 5 + 1,
-        }
-    }
+    format!("{:.6}", Timestamp::try_from(at).unwrap_or_default())
 }
 
 #[cfg(test)]

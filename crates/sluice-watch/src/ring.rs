@@ -63,7 +63,6 @@ impl Ring {
         self.lost = 0;
     }
 
-    /// Drops the events that are bytes, or frames.
     pub(crate) fn forget_bytes(&mut self) {
         let (mut bytes, mut forgotten) = (0, 0);
         self.events.retain(|event| {

@@ -1,7 +1,4 @@
 //! Secrets of one exchange that are known as bytes: they are masked wherever they stand.
-//!
-//! Here: a list of them, and a mask of bytes that arrive in chunks, such as the output of a script that prints its variables. Not here:
-//! values that are secret because of the field that they stand in (`mask`).
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -169,7 +166,6 @@ pub(crate) struct HiddenSecrets {
 }
 
 impl HiddenSecrets {
-    /// Adds secrets.
     pub(crate) fn add(&mut self, secrets: &Secrets) {
         self.secrets = self.secrets.and(secrets.0.list.iter().map(|secret| &**secret));
         for (_, _, mask) in &mut self.masks {
@@ -177,7 +173,6 @@ impl HiddenSecrets {
         }
     }
 
-    /// Masks the content of an event.
     pub(crate) fn mask(&mut self, item: Item, content: &mut Content) {
         if self.secrets.0.list.is_empty() {
             return;

@@ -1,7 +1,6 @@
 //! The stages of an exchange, which its tracer enters.
 //!
-//! Here: one notation of what an exchange does now. A report shows the stage that was entered last, and the timing of WATCH gets a moment from
-//! many of the changes. Not here: the moments and their text (`timing`), and the words of the reports (the server).
+//! A report shows the stage that was entered last, and the timing of WATCH gets a moment from many of the changes.
 
 use crate::timing::Phase;
 

@@ -14,93 +14,24 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A moment at which a request goes on. What took the time before it is its description.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Phase {
-    /// A watch has begun within the exchange.
-    Unwatched,
-    /// A handler for the request was chosen.
-    Decided,
-    /// A password was verified, or an agent has answered.
-    Identified,
-    /// A throttle has let it pass.
-    Admitted,
-    /// The answer to a wrong password was delayed.
-    Delayed,
-    /// Access was granted.
-    Granted,
-    /// The request body was stored.
-    Stored,
-    /// A script process was found or started.
-    Process,
-    /// The script has written its first byte.
-    FirstByte,
-    /// The head of the response was made.
-    Head,
-    /// The last byte of the body was handed to the connection.
-    LastByte,
-    /// The response was broken off.
-    Aborted,
-    /// The exchange is over.
-    End,
-}
+use crate::named::named;
 
-impl Phase {
-    const ALL: [Phase; 13] = [
-        Phase::Unwatched,
-        Phase::Decided,
-        Phase::Identified,
-        Phase::Admitted,
-        Phase::Delayed,
-        Phase::Granted,
-        Phase::Stored,
-        Phase::Process,
-        Phase::FirstByte,
-        Phase::Head,
-        Phase::LastByte,
-        Phase::Aborted,
-        Phase::End,
-    ];
-
-    /// The name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Phase::Unwatched => "unwatched",
-            Phase::Decided => "decided",
-            Phase::Identified => "identified",
-            Phase::Admitted => "admitted",
-            Phase::Delayed => "delayed",
-            Phase::Granted => "granted",
-            Phase::Stored => "stored",
-            Phase::Process => "process",
-            Phase::FirstByte => "first-byte",
-            Phase::Head => "head",
-            Phase::LastByte => "last-byte",
-            Phase::Aborted => "aborted",
-            Phase::End => "end",
-        }
-    }
-
-    /// A description of the work before the moment.
-    #[must_use]
-    pub const fn description(self) -> &'static str {
-        match self {
-            Phase::Unwatched => "before the watch",
-            Phase::Decided => "routes and files",
-            Phase::Identified => "verification of the password",
-            Phase::Admitted => "queue of the throttle",
-            Phase::Delayed => "delay of the answer to a wrong password",
-            Phase::Granted => "access rules and limits",
-            Phase::Stored => "request body received",
-            Phase::Process => "script process found or started",
-            Phase::FirstByte => "script worked until its first byte",
-            Phase::Head => "head of the reply, to its end",
-            Phase::LastByte => "body produced and taken by the client",
-            Phase::Aborted => "body, until it was broken off",
-            Phase::End => "end",
-        }
+named! {
+    /// A moment at which a request goes on. What took the time before it is its description.
+    pub enum Phase {
+        Unwatched = "unwatched", "before the watch";
+        Decided = "decided", "routes and files";
+        Identified = "identified", "verification of the password";
+        Admitted = "admitted", "queue of the throttle";
+        Delayed = "delayed", "delay of the answer to a wrong password";
+        Granted = "granted", "access rules and limits";
+        Stored = "stored", "request body received";
+        Process = "process", "script process found or started";
+        FirstByte = "first-byte", "script worked until its first byte";
+        Head = "head", "head of the reply, to its end";
+        LastByte = "last-byte", "body produced and taken by the client";
+        Aborted = "aborted", "body, until it was broken off";
+        End = "end", "end";
     }
 }
 

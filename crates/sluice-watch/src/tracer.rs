@@ -1,7 +1,4 @@
 //! The tracer: how a connection or an exchange records events for WATCH.
-//!
-//! Here: the record, the place of an exchange for a watch that begins later, and who is shown the events. Not here: what a watch asks for
-//! (`spec`, `filter`), its queue (`watch`), and how bytes are noted (`bytes`).
 
 mod bytes;
 
@@ -42,19 +39,11 @@ struct Trace {
 /// The module of the event that says where an exchange was when a watch began.
 const MODULE: &str = "watch";
 
-/// An exchange in progress that a watch joins.
-pub(crate) struct LateJoin<'a> {
-    pub(crate) worker: &'a WorkerHub,
-    pub(crate) began: Instant,
-    pub(crate) attributes: TracedAttributes,
-}
-
 #[derive(Debug)]
 pub(crate) struct Inner {
     number: u64,
     began: Instant,
     id: Option<Arc<str>>,
-    /// The connection of an exchange.
     connection: Tracer,
     is_connection: bool,
     /// The items that at least one candidate wants.
@@ -62,7 +51,6 @@ pub(crate) struct Inner {
     /// The kinds of values that are not shown.
     masks: Masks,
     timing: RefCell<Timing>,
-    /// Holders of a `Hold`.
     holds: Cell<u32>,
     has_ended: Cell<bool>,
     /// A connection that has sent everything, and has had no exchange since.
@@ -130,16 +118,13 @@ impl Tracer {
     /// show. Not if it has no place.
     pub(crate) fn join_late(
         &self,
-        late: LateJoin<'_>,
+        worker: &WorkerHub,
+        began: Instant,
+        attributes: TracedAttributes,
         candidates: Vec<Arc<Queue>>,
         summary: impl FnOnce(&Masks) -> String,
     ) {
         let Some(place) = &self.0 else { return };
-        let LateJoin {
-            worker,
-            began,
-            attributes,
-        } = late;
         let inner = place.watched.get_or_init(|| {
             let inner = Inner::new(worker, Some(&Tracer::NONE), began, attributes);
             inner.timing.borrow_mut().add(Phase::Unwatched, began.elapsed());
@@ -260,7 +245,6 @@ impl Tracer {
         Hold(self.clone())
     }
 
-    /// The last event has come.
     fn close(&self) {
         let Some(inner) = self.inner() else { return };
         let candidates = std::mem::take(&mut inner.state.borrow_mut().candidates);
@@ -338,15 +322,11 @@ impl Tracer {
         self.inner().filter(|inner| inner.wanted.get().contains(item))
     }
 
-    /// Shows a connection, because one of its exchanges is shown.
     fn show(&self, queue: &Arc<Queue>) {
         let Some(inner) = self.inner() else { return };
         let mut state = inner.state.borrow_mut();
         let State { candidates, ring, .. } = &mut *state;
-        if let Some(candidate) = candidates
-            .iter_mut()
-            .find(|candidate| Arc::ptr_eq(&candidate.queue, queue))
-        {
+        if let Some(candidate) = candidates.iter_mut().find(|candidate| candidate.is_of(queue)) {
             candidate.exchanges += 1;
             if !candidate.is_shown {
                 candidate.show(ring);
@@ -364,27 +344,25 @@ impl Tracer {
             attributes, candidates, ..
         } = &mut *state;
         let mut candidates = candidates.iter_mut();
-        match candidates.find(|candidate| Arc::ptr_eq(&candidate.queue, queue)) {
-            Some(candidate) => {
-                candidate.exchanges = candidate.exchanges.saturating_sub(1);
-                if candidate.exchanges == 0 {
-                    // What has fired it belongs to the exchange that has ended.
-                    candidate.is_triggered = candidate.queue.spec.trigger.is_none();
-                    if inner.is_idle.get() {
-                        candidate.hide(attributes);
-                    }
-                }
-                true
+        let Some(candidate) = candidates.find(|candidate| candidate.is_of(queue)) else {
+            return false;
+        };
+        candidate.exchanges = candidate.exchanges.saturating_sub(1);
+        if candidate.exchanges == 0 {
+            // What has fired it belongs to the exchange that has ended.
+            candidate.is_triggered = candidate.queue.spec.trigger.is_none();
+            if inner.is_idle.get() {
+                candidate.hide(attributes);
             }
-            None => false,
         }
+        true
     }
 
     fn is_triggered(&self, queue: &Arc<Queue>) -> bool {
         self.inner().is_some_and(|inner| {
             let state = inner.state.borrow();
             let mut candidates = state.candidates.iter();
-            candidates.any(|candidate| Arc::ptr_eq(&candidate.queue, queue) && candidate.is_triggered)
+            candidates.any(|candidate| candidate.is_of(queue) && candidate.is_triggered)
         })
     }
 }
@@ -404,10 +382,8 @@ impl Drop for Hold {
 }
 
 impl State {
-    /// Whether a watch is among the candidates.
     fn has(&self, queue: &Arc<Queue>) -> bool {
-        let mut candidates = self.candidates.iter();
-        candidates.any(|candidate| Arc::ptr_eq(&candidate.queue, queue))
+        self.candidates.iter().any(|candidate| candidate.is_of(queue))
     }
 }
 
@@ -438,7 +414,6 @@ impl Inner {
         })
     }
 
-    /// Adds a moment of the exchange, so much time ago.
     fn add_moment(&self, phase: Phase, ago: Duration) {
         let at = self.began.elapsed().saturating_sub(ago);
         self.timing.borrow_mut().add(phase, at);
@@ -452,7 +427,6 @@ impl Inner {
         state.candidates.iter().any(is_open)
     }
 
-    /// An event that happens now.
     fn event(&self, item: Item, module: &'static str, content: Content) -> Arc<Event> {
         Arc::new(Event {
             at: SystemTime::now(),

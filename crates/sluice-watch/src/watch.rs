@@ -33,7 +33,6 @@ pub(crate) struct Queue {
     is_ended: AtomicBool,
 }
 
-/// Where a watch is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Watcher {
     Terminal,
@@ -41,7 +40,6 @@ pub(crate) enum Watcher {
 }
 
 impl Watcher {
-    /// Bytes of events that wait for it at most.
     const fn queue_bytes_max(self) -> usize {
         match self {
             Watcher::Terminal => QUEUE_BYTES_MAX,
@@ -118,7 +116,6 @@ impl Queue {
         self.wake(state);
     }
 
-    /// Counts events that could not be kept.
     pub(crate) fn count_lost(&self, events: u64) {
         self.lock().lost += events;
     }

@@ -14,7 +14,7 @@ use sluice_log::{Log, SiteLog};
 use sluice_script::route::ScriptRoute;
 use sluice_settings::limits::Limits;
 use sluice_settings::open_error::OpenError;
-use sluice_settings::rule::{AccessUse, UserSource};
+use sluice_settings::rule::UserSource;
 use sluice_settings::site_choice::{HostMatch, SiteNames};
 use sluice_settings::{ListenAddress, ProxySettings, Settings, UnknownHosts};
 
@@ -25,20 +25,17 @@ use crate::dispatch::site::Site;
 use crate::dispatch::withheld::{self, withheld_files};
 
 /// The sites, limits and logs of a running server; replaced as a whole on reload.
+#[derive(Clone)]
 pub(crate) struct Config {
     sites: Vec<Arc<Site>>,
     names: SiteNames,
-    /// The configured addresses of the listeners, in their order.
     addresses: Vec<ListenAddress>,
     unknown_hosts: UnknownHosts,
     pub limits: Limits,
     pub proxies: ProxySettings,
     pub cache: Option<FileCache>,
-    /// The counters of the limits on requests.
     pub limit_tables: Arc<LimitTables>,
-    /// The users of the realms.
     users: Vec<Arc<UserStore>>,
-    /// The authentication agents that come with the server.
     pub agents: OwnAgents,
     /// Lines for the log about files that are not sent although they lie below a served directory.
     pub notices: Vec<String>,
@@ -67,7 +64,6 @@ impl Config {
         Ok(config)
     }
 
-    /// Opens a configuration as `open` does, but never sends `withheld`.
     pub(crate) fn open_withholding(
         settings: &Settings,
         addresses: &[ListenAddress],
@@ -106,50 +102,33 @@ impl Config {
     }
 
     /// Opens the logs, after everything else that may fail: a configuration that is not used must leave them as they are.
-    ///
-    /// # Errors
-    /// The administrator's: a log cannot be opened.
+    /// Errors of the administrator: a log cannot be opened.
     pub(crate) fn open_logs(&mut self, settings: &Settings, log: &Log) -> Result<(), OpenError> {
         self.logs = log.open(settings).map_err(|text| OpenError::new("", text))?;
         Ok(())
     }
 
-    /// The same configuration with an empty cache. `None` if it has no cache.
     pub(crate) fn with_empty_cache(&self) -> Option<Config> {
         Some(Config {
-            sites: self.sites.clone(),
-            names: self.names.clone(),
-            addresses: self.addresses.clone(),
-            unknown_hosts: self.unknown_hosts.clone(),
-            limits: self.limits,
-            proxies: self.proxies.clone(),
             cache: Some(self.cache.as_ref()?.empty_copy()),
-            limit_tables: Arc::clone(&self.limit_tables),
-            users: self.users.clone(),
-            agents: self.agents.clone(),
             notices: Vec::new(),
-            logs: self.logs.clone(),
+            ..self.clone()
         })
     }
 
-    /// Goes on with the counters of the cache of a configuration that this one replaces.
     pub(crate) fn continue_counters(&mut self, replaced: &Config) {
         if let (Some(cache), Some(replaced)) = (&self.cache, &replaced.cache) {
             self.cache = Some(cache.continuing(replaced));
         }
     }
 
-    /// The users of a source that a route names.
     pub(crate) fn user_store(&self, source: &Arc<UserSource>) -> Option<&Arc<UserStore>> {
         let is_same = |store: &&Arc<UserStore>| Arc::ptr_eq(store.source(), source);
         let is_equal = |store: &&Arc<UserStore>| store.source() == source;
-        self.users
-            .iter()
-            .find(is_same)
-            .or_else(|| self.users.iter().find(is_equal))
+        let mut users = self.users.iter();
+        users.find(is_same).or_else(|| self.users.iter().find(is_equal))
     }
 
-    /// A line about each kind of weak hash in the users files.
     pub(crate) fn weak_hashes(&self) -> BTreeSet<String> {
         // Several realms may have the same file.
         self.users.iter().flat_map(|store| store.weak_hashes()).collect()
@@ -160,7 +139,6 @@ impl Config {
         self.users.iter().filter_map(UserStore::fault).collect()
     }
 
-    /// The site with this number.
     pub(crate) fn site(&self, number: usize) -> &Arc<Site> {
         &self.sites[number]
     }
@@ -168,7 +146,7 @@ impl Config {
     /// The names of a site for watches: its hosts, and `default` if it serves the hosts that no site names. `listener` is the number of the
     /// address.
     pub(crate) fn watched_names(&self, site: usize, listener: usize) -> Vec<String> {
-        let mut names = self.site(site).hosts().to_vec();
+        let mut names = self.site(site).hosts.clone();
         let of_unknown = self.names.choose("", Some(listener));
         if of_unknown.is_some_and(|(number, _)| number == site) && self.unknown_hosts != UnknownHosts::Refuse {
             names.push("default".to_owned());
@@ -177,16 +155,14 @@ impl Config {
     }
 
     /// The number of the site for a host, and how it was chosen, for a question that may name no address.
-    ///
-    /// # Errors
-    /// The same as for `site_of_request`.
+    /// Errors: the same as for `site_of_request`.
     pub(crate) fn site_of_question(
         &self,
         host: &str,
         listener: Option<usize>,
     ) -> Result<(usize, HostMatch), Misdirected> {
         if let Some(listener) = listener {
-            return self.choose_site(host, listener);
+            return self.site_of_request(host, listener);
         }
         match self.names.choose(host, None).unwrap_or((0, HostMatch::Default)) {
             (_, HostMatch::Default) if self.unknown_hosts == UnknownHosts::Refuse => {
@@ -196,21 +172,14 @@ impl Config {
         }
     }
 
-    /// Whether the site for a host is served on an address.
     pub(crate) fn is_served_on(&self, host: &str, listener: usize) -> bool {
         let chosen = self.names.choose(host, Some(listener));
         chosen.is_some_and(|(number, _)| self.names.is_on(number, listener))
     }
 
-    /// The number of the site that serves a request for a host. `listener` is the number of the address.
-    ///
-    /// # Errors
-    /// The client's (421): the site is not served on this address, or the host is unknown and such hosts are refused.
-    pub(crate) fn site_of_request(&self, host: &str, listener: usize) -> Result<usize, Misdirected> {
-        self.choose_site(host, listener).map(|(number, _)| number)
-    }
-
-    fn choose_site(&self, host: &str, listener: usize) -> Result<(usize, HostMatch), Misdirected> {
+    /// The number of the site that serves a request for a host, and how it was chosen. `listener` is the number of the address.
+    /// Errors: the client's (421): the site is not served on this address, or the host is unknown and such hosts are refused.
+    pub(crate) fn site_of_request(&self, host: &str, listener: usize) -> Result<(usize, HostMatch), Misdirected> {
         let chosen = self.names.choose(host, Some(listener));
         match chosen.filter(|(number, _)| self.names.is_on(*number, listener)) {
             Some((number, how)) => self.check_host(host, how, listener).map(|()| (number, how)),
@@ -220,15 +189,12 @@ impl Config {
 
     /// The number of the site that a redirect to https leads to. It may be served on other addresses than the one with the
     /// redirect, which shows nothing of it.
-    ///
-    /// # Errors
-    /// The client's (421): the host is unknown, and such hosts are refused.
+    /// Errors: the client's (421): the host is unknown, and such hosts are refused.
     pub(crate) fn site_of_redirect(&self, host: &str, listener: usize) -> Result<usize, Misdirected> {
         let (number, how) = self.names.choose(host, None).unwrap_or((0, HostMatch::Default));
         self.check_host(host, how, listener).map(|()| number)
     }
 
-    /// Refuses an unknown host, if such hosts are refused.
     fn check_host(&self, host: &str, how: HostMatch, listener: usize) -> Result<(), Misdirected> {
         match &self.unknown_hosts {
             UnknownHosts::Refuse if how == HostMatch::Default => Err(Misdirected::UnknownHost(host.into())),
@@ -242,9 +208,7 @@ impl Config {
     /// Checks that an absolute form is for this server, which is no proxy: the host is a name of a site, or of this machine, or its
     /// address. A site for any host does not count, because such requests are made to proxies, and those for other hosts by clients
     /// that look for an open one. `server` is the address of the server on this connection.
-    ///
-    /// # Errors
-    /// The client's (421): the host is another server's, or the scheme is not that of the web.
+    /// Errors: the client's (421): the host is another server's, or the scheme is not that of the web.
     pub(crate) fn check_absolute_form(&self, scheme: &Scheme, host: &str, server: IpAddr) -> Result<(), Misdirected> {
         if *scheme != Scheme::HTTP && *scheme != Scheme::HTTPS {
             return Err(Misdirected::OtherScheme(scheme.as_str().into()));
@@ -266,7 +230,7 @@ impl Config {
         if site.has_name(host) {
             return Some(host);
         }
-        match site.hosts() {
+        match &*site.hosts {
             [] => (self.is_local(host) || is_address(host, server))
                 .then_some(host)
                 .filter(|host| !host.is_empty()),
@@ -314,7 +278,6 @@ impl Config {
     }
 }
 
-/// Whether a host is this address.
 fn is_address(host: &str, server: IpAddr) -> bool {
     host::address(host).is_some_and(|address| address == server.to_canonical())
 }
@@ -324,15 +287,14 @@ fn open_users(settings: &Settings) -> Result<Vec<Arc<UserStore>>, OpenError> {
     let mut stores: Vec<Arc<UserStore>> = Vec::new();
     let routes = settings.sites.iter().flat_map(|site| &site.routes);
     for route in routes {
-        let Some(AccessUse::Limited(access)) = &route.changes.access.own else {
-            continue;
-        };
-        if !stores.iter().any(|store| *store.source() == access.source) {
-            let store = match settings.source.is_tolerant() {
-                true => UserStore::open_or_await(&access.source, &access.origin),
-                false => UserStore::open(&access.source).map_err(|text| OpenError::new(&access.origin, text))?,
-            };
-            stores.push(Arc::new(store));
+        for access in route.changes.access.limits() {
+            if !stores.iter().any(|store| *store.source() == access.source) {
+                let store = match settings.source.is_tolerant() {
+                    true => UserStore::open_or_await(&access.source, &access.origin),
+                    false => UserStore::open(&access.source).map_err(|text| OpenError::new(&access.origin, text))?,
+                };
+                stores.push(Arc::new(store));
+            }
         }
     }
     Ok(stores)

@@ -12,13 +12,12 @@ use std::path::{Path, PathBuf};
 use sluice_files::directory::Directory;
 
 use crate::dispatch::config::Config;
-use crate::dispatch::route::Route;
+use crate::dispatch::route::{Route, RoutedPath};
 use crate::dispatch::site::Site;
 
 /// Directories within each other that are searched; real trees are not deeper.
 const DEPTH_MAX: usize = 32;
 
-/// Names that are kept for the message.
 const NAMES_MAX: usize = 3;
 
 /// Endings of names of programs that web servers run.
@@ -63,7 +62,6 @@ pub(crate) fn search(config: &Config, entries_max: usize) -> Vec<ExposedPrograms
     exposed
 }
 
-/// The search of a directory.
 struct Search<'a> {
     site: &'a Site,
     /// `None` for the root of the site.
@@ -114,7 +112,8 @@ impl Search<'_> {
         if self.route.is_some_and(|route| !route.when.is_empty()) {
             return true;
         }
-        let mut resolved = self.site.resolve(&path, None, None, &mut ());
+        let asked = RoutedPath::outside_request(&path);
+        let mut resolved = self.site.resolve(asked, &mut ());
         while let Ok(resolution) = resolved {
             let directory = resolution.resolved.directory(resolution.path(&path));
             if directory.is_some_and(|(directory, _)| directory.id() == self.directory.id()) {
@@ -124,7 +123,7 @@ impl Search<'_> {
                 return false;
             }
             let next = resolution.next_start(&resolution.adjustments);
-            resolved = self.site.resolve_from(next, &path, None, None, &mut ());
+            resolved = self.site.resolve_from(next, asked, &mut ());
         }
         false
     }

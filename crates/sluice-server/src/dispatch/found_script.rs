@@ -1,7 +1,4 @@
 //! Scripts by their path: what a resolved path, or a path outside a request, leads to.
-//!
-//! Here: also retiring the processes of a script that is named by its path in a URL. Not here: where the program of a script is (`locate`),
-//! and retiring one that is named by its file (`sluice_script::report`).
 
 use std::sync::Arc;
 
@@ -14,10 +11,9 @@ use sluice_script::route::{Script, ScriptRoute};
 use crate::dispatch::config::Config;
 use crate::dispatch::locate::locate;
 use crate::dispatch::resolve::Resolved;
-use crate::dispatch::route::Route;
+use crate::dispatch::route::{Route, RoutedPath};
 use crate::dispatch::site::Site;
 
-/// A script that a path leads to.
 pub(crate) struct FoundScript<'s> {
     pub route: &'s Route,
     pub scripts: &'s Arc<ScriptRoute>,
@@ -47,7 +43,7 @@ pub(crate) fn script_at<'s>(site: &Site, resolved: &Resolved<'s>, path: &str) ->
 /// The script that a path of the site leads to, with its route. Routes with conditions are skipped. `None` if it leads to none.
 pub(crate) fn script_of_path(site: &Site, path: &str) -> Option<(Arc<ScriptRoute>, Script)> {
     let target = Target::parse(path).ok()?;
-    let resolution = site.resolve(&target.path, None, None, &mut ()).ok()?;
+    let resolution = site.resolve(RoutedPath::outside_request(&target.path), &mut ()).ok()?;
     let path = &resolution.rewritten.as_deref().unwrap_or(&target).path;
     let found = script_at(site, &resolution.resolved, path)?;
     Some((Arc::clone(found.scripts), found.located.ok()?))

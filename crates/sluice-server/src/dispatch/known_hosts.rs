@@ -1,7 +1,4 @@
 //! The hosts that requests of a worker have named, with their sites: clients send the same field Host, or authority, with each request.
-//!
-//! Here: finding the text again, by its bytes. Not here: reading it for the first time (`serve::request`, `sluice_http::host`), and what depends on
-//! the connection, such as the client's certificate.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -25,19 +22,16 @@ struct Hosts<C> {
 }
 
 struct Entry {
-    /// The number of the listener.
     listener: usize,
     known: Rc<KnownHost>,
 }
 
-/// A host that is served, and its site.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KnownHost {
     /// The text that names it, as the field Host of the request that scripts get.
     pub field: HeaderValue,
     /// The host as `sluice_http::host::host` reads it.
     pub host: Rc<str>,
-    /// The number of its site.
     pub site: usize,
 }
 
@@ -70,7 +64,6 @@ impl<C> Hosts<C> {
 }
 
 impl<C> KnownHosts<C> {
-    /// The host and site that this text has led to before, on this listener and by this configuration.
     pub(crate) fn find(&self, config: &Rc<C>, listener: usize, text: &[u8]) -> Option<Rc<KnownHost>> {
         let hosts = self.0.borrow();
         if hosts.config.as_ptr() != Rc::as_ptr(config) {

@@ -1,6 +1,4 @@
 //! The counters of the rates and throttles of all routes. A reload goes on with those of limits that it does not change.
-//!
-//! Not here: what becomes of a request that reaches a limit (`serve::request_limits`).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +9,6 @@ use sluice_report::access::{RateReport, ThrottleReport};
 use sluice_settings::Settings;
 use sluice_settings::rule::{LimitUse, RateSettings, ThrottleSettings};
 
-/// The counters of the limits of all routes.
 #[derive(Default)]
 pub(crate) struct LimitTables {
     rates: Vec<(Arc<RateSettings>, Arc<RateTable>)>,
@@ -41,33 +38,28 @@ impl LimitTables {
         tables
     }
 
-    /// The counters of a rate.
     pub(crate) fn rate(&self, settings: &Arc<RateSettings>) -> Option<&RateTable> {
         let found = self.rates.iter().find(|(other, _)| Arc::ptr_eq(other, settings))?;
         Some(&found.1)
     }
 
-    /// The counters of a throttle.
     pub(crate) fn throttle(&self, settings: &Arc<ThrottleSettings>) -> Option<&Arc<Throttle>> {
         let found = self.throttles.iter().find(|(other, _)| Arc::ptr_eq(other, settings))?;
         Some(&found.1)
     }
 
-    /// The state of all rates, in the order of their routes.
     pub(crate) fn rate_reports(&self) -> Vec<RateReport> {
         let now = Instant::now();
         let report = |(settings, table): &(Arc<RateSettings>, Arc<RateTable>)| table.report(settings, now);
         self.rates.iter().map(report).collect()
     }
 
-    /// The state of all throttles, in the order of their routes.
     pub(crate) fn throttle_reports(&self) -> Vec<ThrottleReport> {
         let report = |(settings, throttle): &(Arc<ThrottleSettings>, Arc<Throttle>)| throttle.report(settings);
         self.throttles.iter().map(report).collect()
     }
 }
 
-/// Takes the counters of the first limit that is the same.
 fn take<Limit, Counters>(
     before: &mut Vec<(Arc<Limit>, Arc<Counters>)>,
     is_same: impl Fn(&Limit) -> bool,

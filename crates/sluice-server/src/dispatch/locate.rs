@@ -1,8 +1,7 @@
 //! The script file behind a path of a script route, and the division of the path into SCRIPT_NAME and PATH_INFO.
 //!
-//! Here: RFC 3875 §4.1.5 and §4.1.13 for directories of any depth, single scripts and patterns. One stat(2) for a script directly
-//! in its directory. Symbolic links that leave the directory are followed as its route or site says (`sluice_files::links`). Not here:
-//! scripts among the files of a directory (`suffix_scripts`), whether a file can be run (`program`).
+//! By RFC 3875 §4.1.5 and §4.1.13 for directories of any depth, single scripts and patterns. One stat(2) for a script directly in its
+//! directory. Symbolic links that leave the directory are followed as its route or site says (`sluice_files::links`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,9 +19,7 @@ use crate::dispatch::route::Route;
 use crate::dispatch::site::Site;
 
 /// Finds the script for a path of `route`; `captured` is the part of the path that its pattern captured.
-///
-/// # Errors
-/// The client's fault: 404 if there is no such script. The script author's: 403 if it cannot be run.
+/// Errors: the client's fault: 404 if there is no such script. The script author's: 403 if it cannot be run.
 pub(crate) fn locate(
     site: &Site,
     route: &Route,
@@ -35,27 +32,16 @@ pub(crate) fn locate(
         ScriptSource::File(file) => {
             let (name, rest) = divide(route.pattern.begin(), path);
             let metadata = stat(file).map_err(|fault| missing(file, fault))?;
-            check(
-                file.clone(),
-                Runner::of_named_file(script, file),
-                name,
-                rest,
-                &metadata,
-                user,
-            )
+            let runner = Runner::of_named_file(script, file);
+            check(file.clone(), runner, name, rest, &metadata, user)
         }
         ScriptSource::App { directory, name: app } => {
             let (name, rest) = divide(route.pattern.begin(), path);
-            let (engine, mut files) = script
-                .engines
-                .of_app(directory, app)
-                .ok_or_else(|| not_found(directory))?;
+            let of_app = || script.engines.of_app(directory, app);
+            let (engine, mut files) = of_app().ok_or_else(|| not_found(directory))?;
             let found = files.find_map(|file| stat(&file).ok().map(|metadata| (file, metadata)));
             let Some((file, metadata)) = found else {
-                let expected = script
-                    .engines
-                    .of_app(directory, app)
-                    .and_then(|(_, mut files)| files.next());
+                let expected = of_app().and_then(|(_, mut files)| files.next());
                 let expected = expected.unwrap_or_else(|| directory.clone());
                 return Err(ServerFault::Missing(expected.as_path().into()).into());
             };
@@ -71,14 +57,8 @@ pub(crate) fn locate(
                 return Err(not_found(&found.path));
             }
             let runner = Runner::of_found_file(script, &found.path, &found.metadata);
-            check(
-                found.path,
-                runner,
-                captured,
-                &path[captured.len()..],
-                &found.metadata,
-                user,
-            )
+            let rest = &path[captured.len()..];
+            check(found.path, runner, captured, rest, &found.metadata, user)
         }
         ScriptSource::Directory(directory) => descend(route, script, directory, captured).map_err(|fault| {
             match script.settings.is_directory_optional || metadata(directory, Links::Followed).is_ok() {
@@ -149,6 +129,7 @@ mod tests {
     use super::*;
     use crate::dispatch::config::Config;
     use crate::dispatch::resolve::Resolved;
+    use crate::dispatch::route::RoutedPath;
     use http::StatusCode;
     use sluice_settings::{
         Action, CompressionSettings, ErrorSettings, FileSettings, RouteSettings, ScriptSettings, Settings, SiteSettings,
@@ -188,7 +169,7 @@ mod tests {
 
     fn locate_path(config: &Config, path: &str) -> Result<(String, Option<String>), StatusCode> {
         let site = config.site(0);
-        let resolution = site.resolve(path, None, None, &mut ()).unwrap();
+        let resolution = site.resolve(RoutedPath::outside_request(path), &mut ()).unwrap();
         let Resolved::Route(route, kind, capture) = resolution.resolved else {
             panic!("no route for {path}");
         };

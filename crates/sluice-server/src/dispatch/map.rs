@@ -8,7 +8,7 @@ use sluice_files::directory::Directory;
 use sluice_script::route::Map;
 
 use crate::dispatch::resolve::Resolved;
-use crate::dispatch::route::below_root;
+use crate::dispatch::route::{RoutedPath, below_root};
 use crate::dispatch::site::Site;
 
 impl Site {
@@ -33,9 +33,8 @@ impl Map for Site {
         served.map(Directory::path).or_else(app).unwrap_or(Path::new(""))
     }
 
-    /// The mapping of a path outside a request: routes with conditions are skipped.
     fn file_of(&self, path: &str) -> Option<PathBuf> {
-        let resolution = self.resolve(path, None, None, &mut ()).ok()?;
+        let resolution = self.resolve(RoutedPath::outside_request(path), &mut ()).ok()?;
         self.file_at(&resolution.resolved, resolution.path(path))
     }
 

@@ -1,6 +1,4 @@
 //! The authentication agents of all routes that come with the server: one set of processes for each of their settings.
-//!
-//! Not here: their programs (`sluice_script::own_agent`), and asking them (`serve::agent`).
 
 use std::sync::Arc;
 
@@ -8,32 +6,28 @@ use sluice_script::own_agent;
 use sluice_script::route::ScriptRoute;
 use sluice_settings::Settings;
 use sluice_settings::open_error::OpenError;
-use sluice_settings::rule::{AccessUse, AgentSettings};
+use sluice_settings::rule::AgentSettings;
 
-/// The agents of all routes that come with the server.
 #[derive(Clone, Default)]
 pub(crate) struct OwnAgents(Vec<(AgentSettings, Arc<ScriptRoute>)>);
 
 impl OwnAgents {
     /// Finds the programs of the agents that the routes name.
-    ///
-    /// # Errors
-    /// One is not there: without it nobody could log in.
+    /// Errors: one is not there: without it nobody could log in.
     pub(crate) fn open(settings: &Settings) -> Result<OwnAgents, OpenError> {
         let mut agents = OwnAgents::default();
         for route in settings.sites.iter().flat_map(|site| &site.routes) {
-            let Some(AccessUse::Limited(access)) = &route.changes.access.own else {
-                continue;
-            };
-            let Some(agent) = &access.source.agent else {
-                continue;
-            };
-            let Some(own) = agent.own().filter(|_| agents.route(agent).is_none()) else {
-                continue;
-            };
-            let opened = own_agent::open(own, &access.origin);
-            let opened = opened.map_err(|missing| OpenError::new(&access.origin, missing))?;
-            agents.0.push((agent.clone(), Arc::new(opened)));
+            for access in route.changes.access.limits() {
+                let agent = access.source.agent.as_ref();
+                let Some((agent, own)) = agent.and_then(|agent| Some((agent, agent.own()?))) else {
+                    continue;
+                };
+                if agents.route(agent).is_none() {
+                    let opened = own_agent::open(own, &access.origin);
+                    let opened = opened.map_err(|missing| OpenError::new(&access.origin, missing))?;
+                    agents.0.push((agent.clone(), Arc::new(opened)));
+                }
+            }
         }
         Ok(agents)
     }
@@ -44,7 +38,6 @@ impl OwnAgents {
         Some(&found.1)
     }
 
-    /// The routes of all of them.
     pub(crate) fn routes(&self) -> impl Iterator<Item = &Arc<ScriptRoute>> {
         self.0.iter().map(|(_, route)| route)
     }

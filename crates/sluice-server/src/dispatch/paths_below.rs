@@ -1,6 +1,4 @@
 //! The paths below those of a route's pattern, for a route that refuses or requires something: what lies below has it, too.
-//!
-//! Not here: which routes those are (`route`).
 
 use std::sync::Arc;
 
@@ -20,7 +18,6 @@ pub(crate) struct PathsBelow {
 }
 
 impl PathsBelow {
-    /// Without suffixes.
     pub(crate) fn of(pattern: &Pattern) -> PathsBelow {
         PathsBelow {
             below: match pattern {
@@ -31,7 +28,6 @@ impl PathsBelow {
         }
     }
 
-    /// Notes the suffixes of the site's scripts, which are known after the routes.
     pub(crate) fn note_suffixes(&mut self, suffixes: &Arc<[String]>) {
         self.suffixes = Arc::clone(suffixes);
     }

@@ -1,6 +1,4 @@
 //! The file of a script: whether it can be run, and the fault if it cannot.
-//!
-//! Not here: which file a path names (`locate`, `suffix_scripts`).
 
 use std::borrow::Cow;
 use std::fs::Metadata;
@@ -22,7 +20,6 @@ use sluice_script::route::{Script, ScriptRoute};
 use sluice_settings::ScriptUser;
 use sluice_settings::permission::{Use, denial_of_script, explained, is_permitted_by_bits};
 
-/// The program that runs the file of a script.
 pub(super) enum Runner {
     Itself,
     Interpreter(PathBuf),
@@ -31,7 +28,6 @@ pub(super) enum Runner {
 }
 
 impl Runner {
-    /// The runner of a file that a path has led to.
     pub(super) fn of_found_file(route: &ScriptRoute, file: &Path, metadata: &Metadata) -> Runner {
         let name = name_of(file);
         if route.settings.mode.has_engine() {
@@ -41,7 +37,6 @@ impl Runner {
         Runner::interpreter(route, &name)
     }
 
-    /// The runner of a file that the configuration names.
     pub(super) fn of_named_file(route: &ScriptRoute, file: &Path) -> Runner {
         let name = name_of(file);
         match route.settings.mode.has_engine() {
@@ -126,7 +121,6 @@ pub(super) fn check(
     })
 }
 
-/// The metadata of the file of a script; the fault if the system refuses them.
 pub(super) fn stat(file: &Path) -> Result<Metadata, Fault> {
     metadata(file, Links::Followed).map_err(|error| fault_of(file, error))
 }
@@ -155,7 +149,6 @@ pub(super) fn fault_of(file: &Path, error: io::Error) -> Fault {
     }
 }
 
-/// The fault of a script whose file system does not answer.
 fn unanswered(file: &Path) -> Fault {
     ServerFault::Unanswered(text_of_path(file).into()).into()
 }

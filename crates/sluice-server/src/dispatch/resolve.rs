@@ -1,7 +1,6 @@
 //! Resolution: the routes of a site are tried once, in their written order, until one answers.
 //!
-//! Here: the effect of each action on the resolution. Not here: whether a route matches a request (`route`, the conditions of
-//! `sluice_settings`), the answer of the route that was found (`serve::decide`). A [`Trace`] records the routes that were tried.
+//! A [`Trace`] records the routes that were tried.
 //!
 //! ```text
 //!            ┌──────────── next route ◀──────────┐
@@ -25,16 +24,14 @@ use sluice_files::records::Records;
 use sluice_http::fault::{Absent, ClientFault, Fault, RewriteMismatch};
 use sluice_http::target::{Target, has_dot_segment};
 use sluice_settings::Fallback;
-use sluice_settings::rule::{AccessUse, Adjustments, CertificateUse, Miss, Replacement, RequestAttributes, Scheme};
+use sluice_settings::rule::{AccessUse, Adjustments, CertificateUse, Miss, Replacement, Scheme};
 
-use crate::dispatch::route::{Capture, Route, RouteAction, RouteKind};
+use crate::dispatch::route::{Capture, Route, RouteAction, RouteKind, RoutedPath};
 use crate::dispatch::site::Site;
 
-/// The target of a path.
 pub(crate) enum Resolved<'s> {
     /// A route that answers, its kind, and the captured part of the path.
     Route(&'s Route, &'s RouteKind, Capture),
-    /// A file below the root.
     Root(&'s Directory),
     /// No route answers, and the site has no root.
     Nowhere,
@@ -49,14 +46,12 @@ pub(crate) struct Resolution<'s> {
     pub adjustments: Adjustments,
     /// The route after the last one that rewrote the path: an index page of the directory, and a fallback, are resolved from there.
     start: ResumeAt,
-    /// The number of the route after the one that answers.
     next: usize,
 }
 
 /// Where a resolution begins: at the first route, or after those that led to the directory of an index page.
 #[derive(Clone, Default)]
 pub(crate) struct ResumeAt {
-    /// The number of the first route that is tried.
     route: usize,
     /// The changes of the routes before it. Boxed, because there are seldom any, and a decision moves them with it.
     adjustments: Option<Box<Adjustments>>,
@@ -81,17 +76,13 @@ impl From<Box<RewriteError>> for Fault {
     }
 }
 
-/// A record of the routes that were tried.
 pub(crate) trait Trace {
-    /// Whether anything is recorded.
     fn is_on(&self) -> bool {
         true
     }
 
-    /// The resolution of this path begins.
     fn begin(&mut self, _path: &str) {}
 
-    /// The route does not match.
     fn skipped(&mut self, _route: &Route, _miss: Miss<'_>) {}
 
     /// The route redirects from an index page to its directory, which applies only if the client asked for the page by name.
@@ -110,14 +101,12 @@ pub(crate) trait Trace {
     fn refuses_link(&mut self, _route: &Route, _link: &Absent) {}
 }
 
-/// The next attempt if a file does not exist.
 #[derive(Clone, Copy)]
 pub(crate) enum FallbackTo<'a> {
     Path(&'a Target),
     NextRoute,
 }
 
-/// Records nothing.
 impl Trace for () {
     fn is_on(&self) -> bool {
         false
@@ -125,122 +114,88 @@ impl Trace for () {
 }
 
 impl Site {
-    /// Resolves a decoded path. Without attributes, as outside a request, routes with conditions are skipped.
-    ///
-    /// # Errors
-    /// The client's fault: a route rewrites the path to an invalid one.
+    /// Resolves a decoded path. Errors of the client: a route rewrites the path to an invalid one.
     pub(crate) fn resolve(
         &self,
-        path: &str,
-        query: Option<&str>,
-        attributes: Option<&RequestAttributes<'_>>,
+        asked: RoutedPath<'_>,
         trace: &mut impl Trace,
     ) -> Result<Box<Resolution<'_>>, Box<RewriteError>> {
-        self.resolve_from(ResumeAt::default(), path, query, attributes, trace)
+        self.resolve_from(ResumeAt::default(), asked, trace)
     }
 
     /// Resolves a decoded path from `start` on; errors as for `resolve`.
     pub(crate) fn resolve_from(
         &self,
         mut start: ResumeAt,
-        path: &str,
-        query: Option<&str>,
-        attributes: Option<&RequestAttributes<'_>>,
+        asked: RoutedPath<'_>,
         trace: &mut impl Trace,
     ) -> Result<Box<Resolution<'_>>, Box<RewriteError>> {
         let mut adjustments = start.adjustments.as_deref().cloned().unwrap_or_default();
         let mut rewritten = start.rewritten.take();
-        self.requirement(start.route, path, query, attributes, trace)
-            .add_to(&mut adjustments);
-        if let Some((route, kind, capture)) = self.refusal_above(&start, path, query, attributes) {
-            adjustments.merge(&route.changes);
-            trace.matched(route, None);
-            return Ok(Box::new(Resolution {
-                resolved: Resolved::Route(route, kind, capture),
-                rewritten,
-                adjustments,
-                next: start.route,
-                start,
-            }));
-        }
-        for (number, route) in self.routes.iter().enumerate().skip(start.route) {
-            let (path, query) = match &rewritten {
-                None => (path, query),
-                Some(target) => (&*target.path, target.query.as_deref()),
-            };
-            if !trace.is_on() && route.begins_otherwise(path) {
-                continue;
+        self.requirement(start.route, asked, trace).add_to(&mut adjustments);
+        let (resolved, next) = 'found: {
+            if let Some((route, kind, capture)) = self.refusal_above(&start, asked) {
+                adjustments.merge(&route.changes);
+                trace.matched(route, None);
+                break 'found (Resolved::Route(route, kind, capture), start.route);
             }
-            let index_of = start.index_of.as_deref();
-            let Some(capture) = try_route(route, path, query, attributes, index_of, &mut adjustments, trace) else {
-                continue;
-            };
-            match &route.action {
-                RouteAction::Pass => trace.matched(route, None),
-                RouteAction::Rewrite(to) => {
-                    let target = match rewrite(route, to, path, query) {
-                        Ok(target) => target,
-                        Err(fault) => return Err(Box::new(RewriteError { fault, adjustments })),
-                    };
-                    trace.matched(route, Some(&target));
-                    let (path, query) = (&target.path, target.query.as_deref());
-                    self.requirement(number + 1, path, query, attributes, trace)
-                        .add_to(&mut adjustments);
-                    rewritten = Some(Box::new(target));
-                    start.route = number + 1;
-                    start.adjustments = Some(Box::new(adjustments.clone()));
+            for (number, route) in self.routes.iter().enumerate().skip(start.route) {
+                let asked = rewritten.as_deref().map_or(asked, |target| asked.at(target));
+                if !trace.is_on() && route.begins_otherwise(asked.path) {
+                    continue;
                 }
-                RouteAction::Answer(kind) => {
-                    trace.matched(route, None);
-                    return Ok(Box::new(Resolution {
-                        resolved: Resolved::Route(route, kind, capture),
-                        rewritten,
-                        adjustments,
-                        start,
-                        next: number + 1,
-                    }));
+                let index_of = start.index_of.as_deref();
+                let Some(capture) = try_route(route, asked, index_of, &mut adjustments, trace) else {
+                    continue;
+                };
+                match &route.action {
+                    RouteAction::Pass => trace.matched(route, None),
+                    RouteAction::Rewrite(to) => {
+                        let target = match rewrite(route, to, asked.path, asked.query) {
+                            Ok(target) => target,
+                            Err(fault) => return Err(Box::new(RewriteError { fault, adjustments })),
+                        };
+                        trace.matched(route, Some(&target));
+                        self.requirement(number + 1, asked.at(&target), trace)
+                            .add_to(&mut adjustments);
+                        rewritten = Some(Box::new(target));
+                        start.route = number + 1;
+                        start.adjustments = Some(Box::new(adjustments.clone()));
+                    }
+                    RouteAction::Answer(kind) => {
+                        trace.matched(route, None);
+                        break 'found (Resolved::Route(route, kind, capture), number + 1);
+                    }
                 }
             }
-        }
+            let root = self.root.as_ref().map_or(Resolved::Nowhere, Resolved::Root);
+            (root, self.routes.len())
+        };
         Ok(Box::new(Resolution {
-            resolved: self.root.as_ref().map_or(Resolved::Nowhere, Resolved::Root),
+            resolved,
             rewritten,
             adjustments,
             start,
-            next: self.routes.len(),
+            next,
         }))
     }
 
     /// The route before the start of a resolution that refuses a path, if it is asked.
-    fn refusal_above(
-        &self,
-        start: &ResumeAt,
-        path: &str,
-        query: Option<&str>,
-        attributes: Option<&RequestAttributes<'_>>,
-    ) -> Option<(&Route, &RouteKind, Capture)> {
+    fn refusal_above(&self, start: &ResumeAt, asked: RoutedPath<'_>) -> Option<(&Route, &RouteKind, Capture)> {
         let end = if start.is_refused_above { start.route } else { 0 };
         self.routes[..end].iter().find_map(|route| {
             let kind = route.kind().filter(|kind| kind.is_refusal())?;
-            let capture = route.matches(path, query, attributes).ok()?;
-            Some((route, kind, capture))
+            Some((route, kind, route.matches(asked).ok()?))
         })
     }
 
     /// The requirements of the first `end` routes for a path, although they are not tried for it: a client certificate, and access rules. They
     /// only add to the requirements of the site or of the path before; exceptions are ignored.
-    pub(crate) fn requirement(
-        &self,
-        end: usize,
-        path: &str,
-        query: Option<&str>,
-        attributes: Option<&RequestAttributes<'_>>,
-        trace: &mut impl Trace,
-    ) -> Requirement<'_> {
+    fn requirement(&self, end: usize, asked: RoutedPath<'_>, trace: &mut impl Trace) -> Requirement<'_> {
         let until = self.guard_routes.partition_point(|number| *number < end);
         let routes = self.guard_routes[..until].iter().map(|number| &self.routes[*number]);
         let (mut certificate, mut access) = (None, None);
-        for route in routes.rev().filter(|route| route.guards(path, query, attributes)) {
+        for route in routes.rev().filter(|route| route.guards(asked)) {
             let is_new = (certificate.is_none() && route.changes.client_certificates == Some(CertificateUse::Required))
                 || (access.is_none() && matches!(route.changes.access.own, Some(AccessUse::Limited(_))));
             certificate = certificate.or(route.changes.client_certificates);
@@ -253,8 +208,7 @@ impl Site {
     }
 }
 
-/// The requirements for a path of routes that are not tried for it.
-pub(crate) struct Requirement<'s> {
+struct Requirement<'s> {
     certificate: Option<CertificateUse>,
     access: Option<&'s AccessUse>,
 }
@@ -274,16 +228,14 @@ impl Requirement<'_> {
 /// its own is taken all the same.
 fn try_route(
     route: &Route,
-    path: &str,
-    query: Option<&str>,
-    attributes: Option<&RequestAttributes<'_>>,
+    asked: RoutedPath<'_>,
     index_of: Option<&str>,
     adjustments: &mut Adjustments,
     trace: &mut impl Trace,
 ) -> Option<Capture> {
-    let capture = match route.matches(path, query, attributes) {
+    let capture = match route.matches(asked) {
         Ok(capture) => capture,
-        Err(_) if route.requires_below(path, query, attributes) => {
+        Err(_) if route.requires_below(asked) => {
             if route.changes.client_certificates == Some(CertificateUse::Required) {
                 adjustments.client_certificates = Some(CertificateUse::Required);
             }
@@ -298,9 +250,7 @@ fn try_route(
             return None;
         }
     };
-    if let (Some(directory), Some(attributes)) = (index_of, attributes)
-        && redirects_to(route, path, query, directory, attributes)
-    {
+    if index_of.is_some_and(|directory| redirects_to(route, asked, directory)) {
         trace.skipped_for_index(route);
         return None;
     }
@@ -310,23 +260,18 @@ fn try_route(
     Some(capture)
 }
 
-/// Whether a route redirects from this path to that of its directory, on the same host.
-fn redirects_to(
-    route: &Route,
-    path: &str,
-    query: Option<&str>,
-    directory: &str,
-    attributes: &RequestAttributes<'_>,
-) -> bool {
-    let Some(to) = route.kind().and_then(|kind| kind.redirect()) else {
+/// Whether a route redirects a request from this path to that of its directory, on the same host.
+fn redirects_to(route: &Route, asked: RoutedPath<'_>, directory: &str) -> bool {
+    let to = route.kind().and_then(|kind| kind.redirect());
+    let (Some(to), Some(attributes)) = (to, asked.attributes) else {
         return false;
     };
     let scheme = match attributes.scheme {
         Scheme::Http => "http",
         Scheme::Https => "https",
     };
-    let captures = route.pattern.captures(path).unwrap_or_default();
-    let Ok(uri) = to.expand(&captures, query).parse::<Uri>() else {
+    let captures = route.pattern.captures(asked.path).unwrap_or_default();
+    let Ok(uri) = to.expand(&captures, asked.query).parse::<Uri>() else {
         return false;
     };
     uri.host().is_none_or(|host| host.eq_ignore_ascii_case(attributes.host))
@@ -335,9 +280,7 @@ fn redirects_to(
 }
 
 /// The rewritten target. The query stays if the replacement has none.
-///
-/// # Errors
-/// The client's fault: what was captured makes an invalid path.
+/// Errors: the client's fault: what was captured makes an invalid path.
 pub(crate) fn rewrite(route: &Route, to: &Replacement, path: &str, query: Option<&str>) -> Result<Target, Fault> {
     let captures = route.pattern.captures(path).unwrap_or_default();
     let text = to.expand(&captures, query);
@@ -350,11 +293,8 @@ pub(crate) fn rewrite(route: &Route, to: &Replacement, path: &str, query: Option
     let mut target = Target::parse(&text)?;
     // `/app/*` also matches `/app`; that path stays without a trailing slash.
     let is_bare = route.pattern.bare() == Some(path);
-    if let Some(without) = target
-        .path
-        .strip_suffix('/')
-        .filter(|without| is_bare && !without.is_empty())
-    {
+    let without = target.path.strip_suffix('/').filter(|_| is_bare);
+    if let Some(without) = without.filter(|without| !without.is_empty()) {
         target.path = without.into();
     }
     if target.query.is_none() {
@@ -373,33 +313,26 @@ impl<'s> Resolved<'s> {
         }
     }
 
-    /// The index pages that are scripts of the route.
     pub(crate) fn index_scripts(&self) -> &'s [String] {
+        self.kind().map_or(&[], |kind| kind.index_scripts())
+    }
+
+    fn kind(&self) -> Option<&'s RouteKind> {
         match self {
-            Resolved::Route(_, kind, _) => kind.index_scripts(),
-            Resolved::Root(_) | Resolved::Nowhere => &[],
+            Resolved::Route(_, kind, _) => Some(kind),
+            Resolved::Root(_) | Resolved::Nowhere => None,
         }
     }
 
-    /// How the files of the directory are converted to lines, if they consist of records.
     pub(crate) fn records(&self) -> Option<&'s Records> {
-        match self {
-            Resolved::Route(_, kind, _) => kind.records(),
-            Resolved::Root(_) | Resolved::Nowhere => None,
-        }
+        self.kind()?.records()
     }
 }
 
 impl Resolution<'_> {
     /// Adds what the routes of the site require for another path of the same answer.
-    pub(crate) fn add_requirement(
-        &mut self,
-        site: &Site,
-        path: &str,
-        query: Option<&str>,
-        attributes: &RequestAttributes<'_>,
-    ) {
-        site.requirement(site.routes.len(), path, query, Some(attributes), &mut ())
+    pub(crate) fn add_requirement(&mut self, site: &Site, asked: RoutedPath<'_>) {
+        site.requirement(site.routes.len(), asked, &mut ())
             .add_to(&mut self.adjustments);
     }
 
@@ -432,12 +365,9 @@ impl Resolution<'_> {
         }
     }
 
-    /// Whether the next routes are tried where the path leads to nothing.
     pub(crate) fn goes_on(&self) -> bool {
-        match &self.resolved {
-            Resolved::Route(_, kind, _) => kind.fallback().last() == Some(&Fallback::NextRoute),
-            Resolved::Root(_) | Resolved::Nowhere => false,
-        }
+        let kind = self.resolved.kind();
+        kind.is_some_and(|kind| kind.fallback().last() == Some(&Fallback::NextRoute))
     }
 
     /// The path that was resolved: the rewritten one, or else `asked`.

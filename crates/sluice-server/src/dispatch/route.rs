@@ -1,7 +1,4 @@
 //! A route, opened: its conditions, and the directories, interpreters and pools that its action needs.
-//!
-//! Here: the step from settings to open resources, with messages for the administrator, and the match of one route. Not here: the
-//! sequence of routes (`resolve`), carrying out the action of a route (`serve`).
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -14,6 +11,7 @@ use sluice_files::records::Records;
 use sluice_files::send_file::SendDirectories;
 use sluice_http::fault::{ClientFault, Fault, RefusedByRoute};
 use sluice_http::path_text::path_of;
+use sluice_http::target::Target;
 use sluice_script::exchange::job_limits;
 use sluice_script::pool::pools::Pools;
 use sluice_script::program::engine::{Engines, can_share_processes};
@@ -30,22 +28,17 @@ use sluice_settings::{
 use crate::dispatch::paths_below::{PathsBelow, leading_parts};
 use crate::dispatch::suffix_scripts::SuffixScripts;
 
-/// A route of a site, ready for use.
 pub(crate) struct Route {
     /// Different for each route that this process has opened, before a reload and after it.
     pub number: u64,
-    /// The place in the configuration.
     pub origin: String,
-    /// The administrator's comment.
     pub comment: Option<String>,
-    /// The names of the blocks that it uses.
     pub blocks: Vec<String>,
     pub pattern: Pattern,
     pub when: Conditions,
     pub action: RouteAction,
     /// The directories of the files that its scripts may name instead of a body.
     pub send_directories: Arc<SendDirectories>,
-    /// Which symbolic links that leave its directories are followed.
     pub follow_links: FollowLinks,
     pub changes: Adjustments,
     /// The paths below its own, if it requires a certificate or limits access: scripts find their PATH_INFO there.
@@ -54,12 +47,10 @@ pub(crate) struct Route {
     second_byte: Option<u8>,
 }
 
-/// The action of a route on a request that it matches.
 pub(crate) enum RouteAction {
     Answer(RouteKind),
     /// The next route is tried, with another target.
     Rewrite(Replacement),
-    /// The next route is tried.
     Pass,
 }
 
@@ -67,27 +58,18 @@ pub(crate) enum RouteAction {
 pub(crate) enum RouteKind {
     Files(Box<RouteFiles>),
     Script(Arc<ScriptRoute>),
-    Redirect {
-        to: Replacement,
-        status: StatusCode,
-    },
+    Redirect { to: Replacement, status: StatusCode },
     Refuse(Refusal),
-    /// The reports about the server.
     Reports,
 }
 
-/// The directory of a route that serves files.
 pub(crate) struct RouteFiles {
     pub directory: Directory,
-    /// How its files are converted to lines, if they consist of records.
     pub records: Option<Records>,
-    /// The scripts among its files.
     pub scripts: Option<SuffixScripts>,
-    /// The attempts if a file does not exist.
     pub fallback: Vec<Fallback>,
 }
 
-/// An error that a route answers with.
 pub(crate) struct Refusal {
     below: PathsBelow,
     status: StatusCode,
@@ -99,6 +81,33 @@ pub(crate) struct Refusal {
 /// the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Capture(Range<usize>);
+
+/// A path, with what the conditions of routes ask for.
+#[derive(Clone, Copy)]
+pub(crate) struct RoutedPath<'a> {
+    pub path: &'a str,
+    pub query: Option<&'a str>,
+    /// `None` outside a request, where routes with conditions do not match.
+    pub attributes: Option<&'a RequestAttributes<'a>>,
+}
+
+impl<'a> RoutedPath<'a> {
+    pub(crate) fn outside_request(path: &'a str) -> RoutedPath<'a> {
+        RoutedPath {
+            path,
+            query: None,
+            attributes: None,
+        }
+    }
+
+    pub(crate) fn at(self, target: &'a Target) -> RoutedPath<'a> {
+        RoutedPath {
+            path: &target.path,
+            query: target.query.as_deref(),
+            ..self
+        }
+    }
+}
 
 impl Capture {
     pub(crate) fn of<'p>(&self, path: &'p str) -> &'p str {
@@ -172,19 +181,13 @@ impl Route {
     /// Shares the processes of an earlier route of the site, if its engines and settings are the same.
     pub(crate) fn join_processes(&mut self, earlier: &[Route]) {
         let own = match &mut self.action {
-            RouteAction::Answer(RouteKind::Script(script)) => Arc::get_mut(script),
-            RouteAction::Answer(RouteKind::Files(files)) => {
-                let scripts = files.scripts.as_mut();
-                scripts.and_then(|scripts| Arc::get_mut(&mut scripts.route))
-            }
+            RouteAction::Answer(RouteKind::Script(script)) => Some(script),
+            RouteAction::Answer(RouteKind::Files(files)) => files.scripts.as_mut().map(|scripts| &mut scripts.route),
             _ => None,
         };
-        let others = earlier.iter().filter_map(|route| route.kind()?.script());
-        if let Some(own) = own
-            && let Some(other) = others
-                .into_iter()
-                .find(|other| can_share_processes(&other.settings, &own.settings))
-        {
+        let Some(own) = own.and_then(Arc::get_mut) else { return };
+        let mut others = earlier.iter().filter_map(Route::script);
+        if let Some(other) = others.find(|other| can_share_processes(&other.settings, &own.settings)) {
             own.pools.join(&other.pools);
         }
     }
@@ -199,20 +202,18 @@ impl Route {
         }
     }
 
-    /// Whether the route says who may have an answer.
     pub(crate) fn is_guard(&self) -> bool {
         self.changes.client_certificates.is_some() || self.changes.access.own.is_some()
     }
 
     /// Whether the route requires something for this path because it lies below one of its own.
-    pub(crate) fn requires_below(
-        &self,
-        path: &str,
-        query: Option<&str>,
-        attributes: Option<&RequestAttributes<'_>>,
-    ) -> bool {
+    pub(crate) fn requires_below(&self, asked: RoutedPath<'_>) -> bool {
         let below = self.required_below.as_ref();
-        below.is_some_and(|below| below.has(&self.pattern, path)) && self.when.miss(query, attributes).is_none()
+        below.is_some_and(|below| below.has(&self.pattern, asked.path)) && self.missed_condition(asked).is_none()
+    }
+
+    fn missed_condition(&self, asked: RoutedPath<'_>) -> Option<Miss<'_>> {
+        self.when.miss(asked.query, asked.attributes)
     }
 
     /// Whether the second byte of a path shows that the route is for other paths. That is so for most routes of a site.
@@ -222,11 +223,10 @@ impl Route {
     }
 
     /// Whether what the route says about certificates and access is meant for this path.
-    pub(crate) fn guards(&self, path: &str, query: Option<&str>, attributes: Option<&RequestAttributes<'_>>) -> bool {
-        self.matches(path, query, attributes).is_ok() || self.requires_below(path, query, attributes)
+    pub(crate) fn guards(&self, asked: RoutedPath<'_>) -> bool {
+        self.matches(asked).is_ok() || self.requires_below(asked)
     }
 
-    /// The kind of the route, if it answers.
     pub(crate) fn kind(&self) -> Option<&RouteKind> {
         match &self.action {
             RouteAction::Answer(kind) => Some(kind),
@@ -234,17 +234,14 @@ impl Route {
         }
     }
 
-    /// Whether the route serves files of records.
     pub(crate) fn has_records(&self) -> bool {
         self.kind().and_then(RouteKind::records).is_some()
     }
 
-    /// How the route runs scripts, if it does.
     pub(crate) fn script(&self) -> Option<&Arc<ScriptRoute>> {
         self.kind()?.script()
     }
 
-    /// The directory whose files the route serves.
     pub(crate) fn directory_mut(&mut self) -> Option<&mut Directory> {
         served_mut(&mut self.action)
     }
@@ -257,28 +254,21 @@ impl Route {
         served_mut(&mut self.action).into_iter().chain(sent)
     }
 
-    /// Sets which symbolic links that leave its directories are followed.
     pub(crate) fn follow_links(&mut self, follow: FollowLinks) {
         self.follow_links = follow;
         self.directories_mut()
             .for_each(|directory| directory.follow_links(follow));
     }
 
-    /// The captured part of the path if this route matches the request; otherwise the first condition that fails. Without
-    /// attributes, as outside a request, a route with conditions does not match.
-    pub(crate) fn matches(
-        &self,
-        path: &str,
-        query: Option<&str>,
-        attributes: Option<&RequestAttributes<'_>>,
-    ) -> Result<Capture, Miss<'_>> {
-        let conditions = || self.when.miss(query, attributes).map_or(Ok(()), Err);
+    /// The captured part of the path if this route matches the request; otherwise the first condition that fails.
+    pub(crate) fn matches(&self, asked: RoutedPath<'_>) -> Result<Capture, Miss<'_>> {
+        let conditions = || self.missed_condition(asked).map_or(Ok(()), Err);
         // A wildcard costs less than most conditions, a regular expression more.
         if matches!(self.pattern, Pattern::Regex(_)) {
             conditions()?;
-            return self.capture(path).ok_or(Miss::Path);
+            return self.capture(asked.path).ok_or(Miss::Path);
         }
-        let capture = self.capture(path).ok_or(Miss::Path)?;
+        let capture = self.capture(asked.path).ok_or(Miss::Path)?;
         conditions()?;
         Ok(capture)
     }
@@ -295,8 +285,7 @@ impl Route {
                 let part = leading_parts(path).find(|part| self.pattern.matches(part).is_some())?;
                 Some(Capture(0..part.len()))
             }
-            Some(RouteKind::Files(_) | RouteKind::Script(_) | RouteKind::Redirect { .. } | RouteKind::Reports)
-            | None => {
+            _ => {
                 let star = self.pattern.matches(path)?;
                 // `/app/*` also matches `/app`.
                 let begin = self.pattern.prefix().len().min(path.len());
@@ -313,36 +302,30 @@ fn second_byte(pattern: &Pattern) -> Option<u8> {
 }
 
 impl RouteKind {
-    /// Whether the route refuses requests.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, RouteKind::Refuse(_))
     }
 
-    /// The directory whose files the route serves.
+    fn files(&self) -> Option<&RouteFiles> {
+        match self {
+            RouteKind::Files(files) => Some(files),
+            _ => None,
+        }
+    }
+
     pub(crate) fn directory(&self) -> Option<&Directory> {
-        match self {
-            RouteKind::Files(files) => Some(&files.directory),
-            _ => None,
-        }
+        Some(&self.files()?.directory)
     }
 
-    /// The programs among the files of the route, and the directory of these files.
     pub(crate) fn programs(&self) -> Option<(&Directory, &SuffixScripts)> {
-        match self {
-            RouteKind::Files(files) => Some((&files.directory, files.scripts.as_ref()?)),
-            _ => None,
-        }
+        let files = self.files()?;
+        Some((&files.directory, files.scripts.as_ref()?))
     }
 
-    /// How the files of the route are converted to lines, if they consist of records.
     pub(crate) fn records(&self) -> Option<&Records> {
-        match self {
-            RouteKind::Files(files) => files.records.as_ref(),
-            _ => None,
-        }
+        self.files()?.records.as_ref()
     }
 
-    /// How the route runs scripts, if it does.
     pub(crate) fn script(&self) -> Option<&Arc<ScriptRoute>> {
         match self {
             RouteKind::Script(script) => Some(script),
@@ -351,23 +334,14 @@ impl RouteKind {
         }
     }
 
-    /// The index pages of the route that are scripts.
     pub(crate) fn index_scripts(&self) -> &[String] {
-        match self {
-            RouteKind::Files(files) => files.scripts.as_ref().map_or(&[], |scripts| &scripts.index),
-            _ => &[],
-        }
+        self.programs().map_or(&[], |(_, scripts)| &scripts.index)
     }
 
-    /// The attempts if a path of the route leads to no file.
     pub(crate) fn fallback(&self) -> &[Fallback] {
-        match self {
-            RouteKind::Files(files) => &files.fallback,
-            _ => &[],
-        }
+        self.files().map_or(&[], |files| &files.fallback)
     }
 
-    /// The replacement that makes the location, if the route redirects.
     pub(crate) fn redirect(&self) -> Option<&Replacement> {
         match self {
             RouteKind::Redirect { to, .. } => Some(to),
@@ -390,7 +364,6 @@ impl RouteKind {
         }
     }
 
-    /// The directory of the application that the route runs, if it does.
     pub(crate) fn app_directory(&self) -> Option<&Path> {
         match &self.script()?.settings.source {
             ScriptSource::App { directory, .. } => Some(directory),
@@ -401,12 +374,11 @@ impl RouteKind {
     /// The directory that the prefix of the route's pattern stands for. `None` if there is no such directory.
     pub(crate) fn mapped_directory(&self) -> Option<&Path> {
         match self {
-            RouteKind::Files(files) => Some(files.directory.path()),
             RouteKind::Script(script) => match &script.settings.source {
                 ScriptSource::Directory(directory) => Some(directory),
                 ScriptSource::File(_) | ScriptSource::App { .. } | ScriptSource::Root => None,
             },
-            RouteKind::Redirect { .. } | RouteKind::Refuse(_) | RouteKind::Reports => None,
+            _ => self.directory().map(Directory::path),
         }
     }
 }
@@ -426,7 +398,6 @@ impl RouteFiles {
 }
 
 impl Refusal {
-    /// The refusal as the client's fault; `origin` is the place of the route in the configuration.
     pub(crate) fn fault(&self, origin: &str) -> Fault {
         Fault::from(ClientFault::Refused(Box::new(RefusedByRoute {
             status: self.status,
@@ -437,7 +408,6 @@ impl Refusal {
     }
 }
 
-/// Whether changes require a certificate or limit access.
 fn requires_something(changes: &Adjustments) -> bool {
     changes.client_certificates == Some(CertificateUse::Required)
         || matches!(changes.access.own, Some(AccessUse::Limited(_)))
@@ -454,7 +424,6 @@ fn status_of(status: u16, settings: &RouteSettings) -> Result<StatusCode, OpenEr
     StatusCode::from_u16(status).map_err(|_| OpenError::new(&settings.origin, format!("no such status: {status}")))
 }
 
-/// Opens the directories of the files that the route's scripts may name instead of a body.
 fn open_send_directories(settings: &RouteSettings) -> Result<SendDirectories, OpenError> {
     let mut directories = SendDirectories::default();
     if let Some(script) = settings.action.script() {
@@ -498,7 +467,6 @@ pub(super) fn open_script(settings: &ScriptSettings, site: &str, origin: &str) -
     })
 }
 
-/// The file of a path below a root.
 pub(crate) fn below_root(root: &Path, path: &str) -> PathBuf {
     root.join(path_of(path.trim_start_matches('/')))
 }
@@ -523,7 +491,10 @@ mod tests {
     }
 
     fn captured<'p>(route: &Route, path: &'p str) -> Option<&'p str> {
-        route.matches(path, None, None).ok().map(|capture| capture.of(path))
+        route
+            .matches(RoutedPath::outside_request(path))
+            .ok()
+            .map(|capture| capture.of(path))
     }
 
     #[test]
@@ -560,7 +531,9 @@ mod tests {
             (regex(r"^/admin\.cgi$"), "/admin.cgi/x", true),
             (regex(r"^/admin\.cgi$"), "/admin.cgix", false),
         ] {
-            let is_refused = refuse(Pattern::clone(&pattern)).matches(path, None, None).is_ok();
+            let is_refused = refuse(Pattern::clone(&pattern))
+                .matches(RoutedPath::outside_request(path))
+                .is_ok();
             assert_eq!(is_refused, expected, "{pattern} {path}");
         }
     }

@@ -1,7 +1,4 @@
 //! Script sources: files that routes run as scripts, and that no site sends as files.
-//!
-//! Here: which directories, files and path patterns these are, over all sites of the settings. Not here: the check when a file is
-//! opened (`sluice_files::directory`).
 
 use std::path::{Path, PathBuf};
 
@@ -24,16 +21,13 @@ pub(crate) struct ScriptSources {
     patterns: Vec<(PathBuf, Pattern)>,
 }
 
-/// A script directory or a single script.
 struct SourcePath {
     path: PathBuf,
     /// The suffixes of the files in it that need no execute bit to be run, or are loaded by those that are run.
     suffixes: Vec<String>,
-    /// Whether every file in it may be a script.
     is_any_file: bool,
 }
 
-/// The scripts among the files of a directory.
 struct SuffixSources {
     /// Without symbolic links.
     directory: PathBuf,
@@ -42,9 +36,8 @@ struct SuffixSources {
 
 impl ScriptSources {
     /// Collects the script sources of the settings.
-    ///
-    /// # Errors
-    /// The administrator's: `send_files` names a script directory, or a directory within one, and nothing could be sent from it.
+    /// Errors of the administrator: `send_files` names a script directory, or a directory within one, and nothing could be sent
+    /// from it.
     pub(crate) fn of(settings: &Settings) -> Result<ScriptSources, OpenError> {
         let sources = ScriptSources {
             paths: settings.sites.iter().flat_map(source_paths).collect(),
@@ -55,7 +48,6 @@ impl ScriptSources {
         Ok(sources)
     }
 
-    /// Withholds the script sources that lie below a directory from which files are sent.
     pub(crate) fn withhold_from(&self, directory: &mut Directory) {
         for source in &self.paths {
             directory.withhold(&source.path);
@@ -88,11 +80,8 @@ impl ScriptSources {
     }
 
     fn check_send_files(&self, settings: &Settings) -> Result<(), OpenError> {
-        let paths = self
-            .paths
-            .iter()
-            .filter_map(|source| deadline::canonicalize(&source.path).ok());
-        let paths: Vec<_> = paths.collect();
+        let path = |source: &SourcePath| deadline::canonicalize(&source.path).ok();
+        let paths: Vec<_> = self.paths.iter().filter_map(path).collect();
         for route in settings.sites.iter().flat_map(|site| &site.routes) {
             let Some(script) = route.action.script() else {
                 continue;
@@ -112,18 +101,12 @@ impl ScriptSources {
     }
 }
 
-/// The script directories and single scripts of a site.
 fn source_paths(settings: &SiteSettings) -> impl Iterator<Item = SourcePath> {
     let source = |script: &ScriptSettings, path: &PathBuf| {
-        let engines = script
-            .engines
-            .all()
-            .flat_map(|engine| [engine.script_suffixes(), engine.source_suffixes()]);
-        let interpreted = script
-            .interpreters
-            .keys()
-            .chain(script.engines.by_suffix.keys())
-            .cloned();
+        let engines = script.engines.all();
+        let engines = engines.flat_map(|engine| [engine.script_suffixes(), engine.source_suffixes()]);
+        let interpreted = script.interpreters.keys().cloned();
+        let interpreted = interpreted.chain(script.engines.by_suffix.keys().cloned());
         SourcePath {
             path: path.clone(),
             suffixes: interpreted.chain(engines.flatten().map(ToString::to_string)).collect(),
@@ -141,7 +124,6 @@ fn source_paths(settings: &SiteSettings) -> impl Iterator<Item = SourcePath> {
     })
 }
 
-/// The directories of a site whose files are sent, except those with certain suffixes.
 fn suffix_sources(settings: &SiteSettings) -> impl Iterator<Item = SuffixSources> {
     settings.routes.iter().filter_map(|route| match &route.action {
         Action::Files(files) => Some(SuffixSources {
@@ -155,7 +137,6 @@ fn suffix_sources(settings: &SiteSettings) -> impl Iterator<Item = SuffixSources
     })
 }
 
-/// The root of a site, with each pattern of paths below it that are scripts.
 fn script_patterns(settings: &SiteSettings) -> Vec<(PathBuf, Pattern)> {
     let Some(root) = settings.root.as_deref().map(real_or_future_path) else {
         return Vec::new();

@@ -1,6 +1,4 @@
 //! A site: the directories, routes and settings of a virtual host, opened.
-//!
-//! Not here: which site serves a host (`config`), and which route answers for a path (`resolve`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +9,7 @@ use sluice_files::types::Types;
 use sluice_script::route::ScriptRoute;
 use sluice_settings::compression::Compression;
 use sluice_settings::open_error::OpenError;
-use sluice_settings::rule::{AccessUse, Adjustments, CertificateUse, Wildcard};
+use sluice_settings::rule::{Adjustments, CertificateUse, Wildcard};
 use sluice_settings::site_choice::is_named;
 use sluice_settings::template::Template;
 use sluice_settings::{Action, CacheUse, ErrorSettings, RouteSettings, SiteSettings};
@@ -21,19 +19,15 @@ use crate::dispatch::route::{Route, open_directory};
 /// The pattern of the files that `convert = "rewrite"` leaves beside those that it has rewritten.
 const ORIGINALS: &str = "*.orig";
 
-/// A virtual host, ready for use.
 pub(crate) struct Site {
-    /// The place in the configuration.
     pub origin: String,
-    hosts: Vec<String>,
+    pub hosts: Vec<String>,
     /// The addresses on which it is served, for people; empty for all.
     pub listen: Vec<String>,
-    /// The number of its access log.
     pub log: usize,
     /// Whether its clients need a certificate, where no route says otherwise.
     pub client_certificates: CertificateUse,
     pub root: Option<Directory>,
-    /// The field Strict-Transport-Security.
     pub hsts: Option<HeaderValue>,
     pub index: Vec<String>,
     pub routes: Vec<Route>,
@@ -45,7 +39,6 @@ pub(crate) struct Site {
     pub listing_template: Option<Template>,
     pub compression: Arc<Compression>,
     pub errors: ErrorSettings,
-    /// The fields in which a trusted proxy names the user, for any route.
     pub user_fields: Box<[HeaderName]>,
 }
 
@@ -53,11 +46,8 @@ impl Site {
     /// Opens what the settings name; `log` is the number of its access log.
     pub(crate) fn open(settings: &SiteSettings, log: usize) -> Result<Site, OpenError> {
         let name = label(&settings.hosts);
-        let mut root = settings
-            .root
-            .as_deref()
-            .map(|path| open_directory(path, &settings.origin))
-            .transpose()?;
+        let root = settings.root.as_deref();
+        let mut root = root.map(|path| open_directory(path, &settings.origin)).transpose()?;
         if let Some(root) = &mut root {
             root.follow_links(settings.files.follow_links);
             if settings.files.listing {
@@ -101,7 +91,6 @@ impl Site {
         Ok(site)
     }
 
-    /// Withholds files with these names, in every directory of the site.
     fn withhold_names(&mut self, names: &[String]) {
         let lower: Vec<String> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
         let patterns = |names: &mut dyn Iterator<Item = &String>| names.map(|name| Wildcard::new(name)).collect();
@@ -117,20 +106,14 @@ impl Site {
         }
     }
 
-    /// Every directory that files are sent from.
     pub(crate) fn directories_mut(&mut self) -> impl Iterator<Item = &mut Directory> {
         let routes = self.routes.iter_mut().flat_map(Route::directories_mut);
         self.root.iter_mut().chain(routes)
     }
 
-    /// Every directory that files of a route or of the root are sent from.
     pub(crate) fn directories(&self) -> impl Iterator<Item = &Directory> {
         let routes = self.routes.iter().filter_map(|route| route.kind()?.directory());
         self.root.iter().chain(routes)
-    }
-
-    pub(crate) fn hosts(&self) -> &[String] {
-        &self.hosts
     }
 
     /// The name by which reports, logs of scripts and metrics call it: its first host.
@@ -148,7 +131,6 @@ impl Site {
         adjustments.client_certificates.get_or_insert(self.client_certificates);
     }
 
-    /// The routes that run scripts.
     pub(crate) fn script_routes(&self) -> impl Iterator<Item = &Arc<ScriptRoute>> {
         self.routes.iter().filter_map(Route::script)
     }
@@ -173,11 +155,10 @@ fn hsts(age: Duration) -> HeaderValue {
 /// The fields in which a trusted proxy names the user. Only such a proxy may send them, also to routes that do not ask for users: their
 /// scripts would take them for the proxy's.
 fn user_fields(settings: &SiteSettings) -> Box<[HeaderName]> {
-    let field = |route: &RouteSettings| match &route.changes.access.own {
-        Some(AccessUse::Limited(access)) => access.source.remote_user_from.clone(),
-        _ => None,
-    };
-    let mut fields: Vec<HeaderName> = settings.routes.iter().filter_map(field).collect();
+    let rules = settings.routes.iter().flat_map(|route| route.changes.access.limits());
+    let mut fields: Vec<HeaderName> = rules
+        .filter_map(|access| access.source.remote_user_from.clone())
+        .collect();
     fields.sort_by(|one, other| one.as_str().cmp(other.as_str()));
     fields.dedup();
     fields.into()
@@ -186,7 +167,7 @@ fn user_fields(settings: &SiteSettings) -> Box<[HeaderName]> {
 /// The suffixes of the scripts among the files of directories, the longest first.
 fn script_suffixes(routes: &[RouteSettings]) -> Arc<[String]> {
     let of_route = |route: &RouteSettings| match &route.action {
-        Action::Files(files) => files.scripts.as_ref().map(|scripts| scripts.suffixes.clone()),
+        Action::Files(files) => Some(files.scripts.as_ref()?.suffixes.clone()),
         _ => None,
     };
     let mut suffixes: Vec<_> = routes.iter().filter_map(of_route).flatten().collect();

@@ -1,8 +1,8 @@
 //! The scripts among the files of a directory: which part of a path names one, and the division into SCRIPT_NAME and PATH_INFO.
 //!
-//! Here: RFC 3875 §4.1.5 for a directory whose scripts are known by the endings of their names. The first part of the path with such an
-//! ending that is a file is the script, so `/uploads/x.jpg/y.php` runs nothing: below a file there is no file, and a program is never
-//! started to find that out. Not here: how other files of the directory are sent (`sluice_files`), that sources are not (`script_sources`).
+//! By RFC 3875 §4.1.5 for a directory whose scripts are known by the endings of their names. The first part of the path with such an ending
+//! that is a file is the script, so `/uploads/x.jpg/y.php` runs nothing: below a file there is no file, and a program is never started to
+//! find that out.
 
 use std::sync::Arc;
 
@@ -16,9 +16,7 @@ use sluice_settings::suffix_of;
 use crate::dispatch::program::{Runner, check, fault_of};
 use crate::dispatch::route::open_script;
 
-/// The scripts among the files of a directory.
 pub(crate) struct SuffixScripts {
-    /// The endings of their names, in lower case.
     suffixes: Vec<String>,
     /// The index pages that are scripts: `index.php`. They come after those of the site.
     pub index: Vec<String>,
@@ -32,22 +30,17 @@ impl SuffixScripts {
         site: &str,
         origin: &str,
     ) -> Result<SuffixScripts, OpenError> {
+        let suffixes = settings.suffixes.clone();
         Ok(SuffixScripts {
-            suffixes: settings.suffixes.clone(),
-            index: settings
-                .suffixes
-                .iter()
-                .map(|suffix| format!("index{suffix}"))
-                .collect(),
+            index: suffixes.iter().map(|suffix| format!("index{suffix}")).collect(),
+            suffixes,
             route: Arc::new(open_script(&settings.script, site, origin)?),
         })
     }
 
     /// Finds the script in the part of a path below `directory`; `prefix` is the part before it. `None` if no part of it has the
     /// name of a script, or only directories have one.
-    ///
-    /// # Errors
-    /// The client's fault: 404 if there is no such script. The script author's: 403 if it cannot be run.
+    /// Errors: the client's fault: 404 if there is no such script. The script author's: 403 if it cannot be run.
     pub(crate) fn locate(&self, directory: &Directory, prefix: &str, below: &str) -> Option<Result<Script, Fault>> {
         let mut begin = 0;
         loop {
@@ -60,14 +53,8 @@ impl SuffixScripts {
                     Ok(found) => {
                         let name = format!("{prefix}{part}");
                         let runner = Runner::of_suffix(&self.route, suffix);
-                        return Some(check(
-                            found.path,
-                            runner,
-                            &name,
-                            rest,
-                            &found.metadata,
-                            &self.route.settings.confinement.user,
-                        ));
+                        let user = &self.route.settings.confinement.user;
+                        return Some(check(found.path, runner, &name, rest, &found.metadata, user));
                     }
                 }
             }

@@ -1,14 +1,10 @@
 //! The server's own files: logs, configuration files and keys, which no site sends although they may lie below a root.
-//!
-//! Here: which files these are, over all settings, and what is said about them at the start. Not here: the check when a file is
-//! opened (`sluice_files::directory`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use sluice_files::directory::Directory;
 use sluice_files::withheld::WithheldFiles;
-use sluice_settings::rule::AccessUse;
 use sluice_settings::{
     AccessLog, AuthoritySettings, IdentitySettings, IdentitySource, LogTarget, Settings, StateDirectory, TlsSettings,
 };
@@ -32,18 +28,13 @@ pub(crate) fn withheld_files(settings: &Settings) -> WithheldFiles {
     }
     let identities = settings.sites.iter().filter_map(|site| site.identity.as_ref());
     identities.filter_map(key_of).for_each(|path| files.add(path));
-    let authorities = settings
-        .sites
-        .iter()
-        .filter_map(|site| site.client_authorities.as_ref());
+    let sites = settings.sites.iter();
+    let authorities = sites.filter_map(|site| site.client_authorities.as_ref());
     authorities.flat_map(files_of).for_each(|path| files.add(path));
     let routes = settings.sites.iter().flat_map(|site| &site.routes);
-    routes
-        .filter_map(|route| match &route.changes.access.own {
-            Some(AccessUse::Limited(access)) => Some(&access.source),
-            _ => None,
-        })
-        .flat_map(|source| source.secret_files())
+    let rules = routes.flat_map(|route| route.changes.access.limits());
+    rules
+        .flat_map(|access| access.source.secret_files())
         .for_each(|path| files.add(path));
     // Where that fails, the output is closed, and there is no file.
     let _ = files.add_open(std::io::stdout());
@@ -79,13 +70,11 @@ fn path_of_log(log: &AccessLog) -> Option<&Path> {
     }
 }
 
-/// The key of an address, and the authorities of its clients.
 fn secrets_of(tls: &TlsSettings) -> impl Iterator<Item = &Path> {
     let authorities = tls.clients.authorities().into_iter().flat_map(files_of);
     key_of(&tls.identity).into_iter().chain(authorities)
 }
 
-/// The certificates of authorities of clients, and their revocation lists.
 fn files_of(authorities: &AuthoritySettings) -> impl Iterator<Item = &Path> {
     let lists = authorities.revocation_lists.iter().map(PathBuf::as_path);
     lists.chain([authorities.certificates.as_path()])

@@ -15,10 +15,9 @@ use sluice_watch::TracedAttributes;
 use sluice_watch::mask::Masks;
 
 use crate::context::Context;
-use crate::in_progress::{RequestView, Watchable};
+use crate::in_progress::{NewRequest, RequestView};
 use crate::operator::state_of;
 
-/// Has the watches that have begun join the requests in progress of a worker.
 pub(crate) fn join(context: &Context) {
     let watches = context.front.watches();
     let generation = watches.generation();
@@ -26,58 +25,53 @@ pub(crate) fn join(context: &Context) {
         return;
     }
     for request in context.in_progress.watchable(|request| watches.may_join(request)) {
-        let Watchable {
-            view,
-            listener,
-            progress,
-            tracer,
-        } = request;
-        let attributes = attributes(context, &view, listener);
-        if watches.join(&tracer, view.started, attributes, |masks| summary(&view, masks)) {
+        let (view, tracer) = (&request.view, &request.tracer);
+        let attributes = attributes(context, view, request.listener);
+        if watches.join(tracer, view.request.started, attributes, |masks| summary(view, masks)) {
             if let Some(masks) = tracer.masks() {
-                tracer.hide_secrets(&masks.secrets_of([], view.uri.query()));
+                tracer.hide_secrets(&masks.secrets_of([], view.request.uri.query()));
             }
-            progress.wake();
+            request.progress.wake();
         }
     }
 }
 
 /// The attributes of a request. The script that answers it is known to its task only.
 fn attributes(context: &Context, view: &RequestView, listener: Option<usize>) -> TracedAttributes {
-    let config = context.config();
+    let (config, request) = (context.config(), &view.request);
     let site = listener.and_then(|listener| {
-        let fields = view.host.iter().map(|host| (header::HOST, host.clone()));
-        let host = host(view.version, &view.uri, &mut HeaderMap::from_iter(fields)).ok()?;
+        let fields = request.host.iter().map(|host| (header::HOST, host.clone()));
+        let host = host(request.version, &request.uri, &mut HeaderMap::from_iter(fields)).ok()?;
         let (site, _) = config.site_of_question(&host, Some(listener)).ok()?;
         Some(config.watched_names(site, listener))
     });
     TracedAttributes {
-        client: Some(view.client.ip().to_canonical().to_string()),
+        client: Some(request.client.ip().to_canonical().to_string()),
         site,
-        path: Some(view.uri.path().to_owned()),
-        method: Some(view.method.to_string()),
+        path: Some(request.uri.path().to_owned()),
+        method: Some(request.method.to_string()),
         status: view.status,
         user: view.user.as_deref().map(str::to_owned),
-        id: Some(view.id.to_string()),
+        id: Some(request.id.to_string()),
         ..TracedAttributes::default()
     }
 }
 
-/// Where a request is when a watch joins it.
 fn summary(view: &RequestView, masks: &Masks) -> String {
-    let RequestView {
+    let request = &view.request;
+    let NewRequest {
         method, uri, version, ..
-    } = view;
+    } = request;
     let mut text = format!("{method} {} {version:?}", masks.text(&uri.to_string()));
-    if let Some(host) = &view.host {
+    if let Some(host) = &request.host {
         let _ = write!(text, "\nhost: {}", masks.field("host", host.as_bytes()));
     }
-    let age = Instant::now().saturating_duration_since(view.started).as_secs_f64();
-    let scheme = if view.is_https { "https" } else { "http" };
+    let age = Instant::now().saturating_duration_since(request.started).as_secs_f64();
+    let scheme = if request.is_https { "https" } else { "http" };
     let _ = write!(
         text,
         "\n(in progress for {age:.1} s when this watch began; from {} by {scheme})",
-        view.client
+        request.client
     );
     let _ = write!(text, "\nstate: {}", state_of(view.stage).name());
     if let Some(handler) = view.handler {

@@ -1,14 +1,11 @@
 //! The operator's side of a server: its activity, for reports, and orders: retire a script, end a request.
-//!
-//! Here: the workers are asked, their answers joined, and the system is asked about script processes by a thread. Not here: who may ask
-//! (`sluice`'s control socket, the reports of a site), how it is shown (`sluice_report`).
 
-pub(crate) mod described;
 pub(crate) mod late_watch;
 mod process_usage;
 pub(crate) mod reports;
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +15,7 @@ use http::Version;
 use sluice_files::foreign::{self, Answers};
 use sluice_http::path_text::path_of;
 use sluice_launch::NoAnswer;
+use sluice_net::connection_report::OldConnection;
 use sluice_report::connections::{Connection, ConnectionList, Count};
 use sluice_report::requests::{ActiveRequest, RequestList, State};
 use sluice_report::scripts::{ProcessReport, Scripts};
@@ -25,6 +23,7 @@ pub use sluice_script::report::Retired;
 use sluice_watch::Stage;
 use sluice_watch::mask::Masks;
 
+use crate::context::Context;
 use crate::dispatch::found_script;
 use crate::in_progress::RequestView;
 use crate::state::ServerState;
@@ -99,11 +98,9 @@ impl Operator {
 
     /// The requests in progress, the oldest first.
     pub async fn requests(&self) -> RequestList {
-        let answers = self
-            .state
-            .questions
-            .ask(|worker| (worker.in_progress.count(), worker.in_progress.views()))
-            .await;
+        let questions = &self.state.questions;
+        let ask = |worker: &Context| (worker.in_progress.count(), worker.in_progress.views());
+        let answers = questions.ask(ask).await;
         let now = Instant::now();
         let mut report = RequestList::default();
         let mut views = Vec::new();
@@ -116,7 +113,7 @@ impl Operator {
                 None => report.silent_workers += 1,
             }
         }
-        views.sort_by_key(|(_, view)| view.started);
+        views.sort_by_key(|(_, view)| view.request.started);
         views.truncate(REQUESTS_MAX);
         let masks = self.masks();
         let described = views.iter().map(|(worker, view)| request(view, *worker, now, &masks));
@@ -155,47 +152,20 @@ impl Operator {
             accepted: sums.accepted,
             ..ConnectionList::default()
         };
-        let (mut states, mut protocols, mut tls, mut clients) =
-            (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
+        let (mut states, mut protocols, mut tls, mut clients) = Default::default();
         for answer in answers {
             let Some(worker) = answer else {
                 report.silent_workers += 1;
                 continue;
             };
             report.open += worker.open;
-            add(
-                &mut states,
-                worker.states.into_iter().map(|(name, count)| (name.to_owned(), count)),
-            );
-            add(
-                &mut protocols,
-                worker
-                    .protocols
-                    .into_iter()
-                    .map(|(name, count)| (name.to_owned(), count)),
-            );
+            add(&mut states, worker.states);
+            add(&mut protocols, worker.protocols);
             add(&mut tls, worker.tls);
-            add(
-                &mut clients,
-                worker
-                    .clients
-                    .into_iter()
-                    .map(|(client, count)| (client.to_string(), count)),
-            );
-            report
-                .oldest
-                .extend(worker.oldest.into_iter().map(|connection| Connection {
-                    client: connection.client.to_string(),
-                    age_ms: u64::from(connection.age_seconds) * 1000,
-                    state: connection.state.to_owned(),
-                    protocol: connection.protocol.to_owned(),
-                    tls: connection.tls,
-                    requests: connection.requests,
-                }));
+            add(&mut clients, worker.clients);
+            report.oldest.extend(worker.oldest.into_iter().map(connection));
         }
-        report
-            .oldest
-            .sort_by_key(|connection| std::cmp::Reverse(connection.age_ms));
+        report.oldest.sort_by_key(|connection| Reverse(connection.age_ms));
         report.oldest.truncate(CONNECTIONS_MAX);
         report.states = counts(states, usize::MAX);
         report.protocols = counts(protocols, usize::MAX);
@@ -241,25 +211,17 @@ impl Operator {
     /// There is no such request.
     pub async fn end(&self, id: &str) -> Result<ActiveRequest, OrderError> {
         let wanted = id.to_owned();
-        let answers = self
-            .state
-            .questions
-            .ask(move |worker| worker.in_progress.end_exchange(&wanted))
-            .await;
-        let found = answers
-            .into_iter()
-            .enumerate()
-            .find_map(|(worker, answer)| Some((worker, answer??)));
+        let ask = move |worker: &Context| worker.in_progress.end_exchange(&wanted);
+        let mut answers = self.state.questions.ask(ask).await.into_iter().enumerate();
+        let found = answers.find_map(|(worker, answer)| Some((worker, answer??)));
         let (worker, view) = found.ok_or_else(|| OrderError::NoRequest(id.to_owned()))?;
         Ok(request(&view, worker, Instant::now(), &self.masks()))
     }
 
-    /// The masks of secrets, as in WATCH.
     fn masks(&self) -> Masks {
         self.state.watches.masks()
     }
 
-    /// The scripts that processes run.
     fn scripts_of_processes(&self) -> HashMap<i32, String> {
         let mut scripts = HashMap::new();
         for pool in self.state.resources.report().pools {
@@ -278,7 +240,6 @@ impl fmt::Debug for Operator {
     }
 }
 
-/// Adds what is known of the request that a process works for.
 fn describe_request(process: &mut ProcessReport, by_id: &HashMap<&str, &ActiveRequest>) {
     let Some(of_process) = &mut process.request else { return };
     // Otherwise the exchange is over, and the script may finish.
@@ -290,34 +251,29 @@ fn describe_request(process: &mut ProcessReport, by_id: &HashMap<&str, &ActiveRe
     }
 }
 
-/// A request as a report describes it.
 fn request(view: &RequestView, worker: usize, now: Instant, masks: &Masks) -> ActiveRequest {
-    let authority = view.uri.authority().map(|authority| authority.as_str().to_owned());
-    let host = view
-        .host
-        .as_ref()
-        .map(|host| String::from_utf8_lossy(host.as_bytes()).into_owned());
-    let protocol = match view.version {
+    let request = &view.request;
+    let authority = request.uri.authority().map(|authority| authority.as_str().to_owned());
+    let host = request.host.as_ref();
+    let host = host.map(|host| String::from_utf8_lossy(host.as_bytes()).into_owned());
+    let protocol = match request.version {
         Version::HTTP_09 => "HTTP/0.9",
         Version::HTTP_10 => "HTTP/1.0",
         Version::HTTP_2 => "HTTP/2",
         _ => "HTTP/1.1",
     };
+    let target = request.uri.path_and_query().map_or("*", |target| target.as_str());
+    let age = now.saturating_duration_since(request.started);
     ActiveRequest {
-        id: view.id.to_string(),
+        id: request.id.to_string(),
         state: state_of(view.stage),
-        age_ms: u64::try_from(now.saturating_duration_since(view.started).as_millis()).unwrap_or(u64::MAX),
-        client: view.client.to_string(),
+        age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
+        client: request.client.to_string(),
         user: view.user.as_deref().map(str::to_owned),
-        method: view.method.to_string(),
+        method: request.method.to_string(),
         host: shortened(&authority.or(host).unwrap_or_default()).into_owned(),
-        target: masks.text(&shortened(
-            view.uri.path_and_query().map_or("*", |target| target.as_str()),
-        )),
-        protocol: match view.is_https {
-            true => format!("{protocol}, https"),
-            false => protocol.to_owned(),
-        },
+        target: masks.text(&shortened(target)),
+        protocol: format!("{protocol}{}", if request.is_https { ", https" } else { "" }),
         handler: view.handler.unwrap_or("-").to_owned(),
         received_bytes: view.received_bytes,
         sent_bytes: view.sent_bytes,
@@ -337,7 +293,6 @@ fn shortened(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}…", &text[..end]))
 }
 
-/// The state of a request, by its stage.
 pub(crate) fn state_of(stage: Stage) -> State {
     match stage {
         Stage::Deciding | Stage::Checking | Stage::Responding => State::Deciding,
@@ -354,9 +309,20 @@ pub(crate) fn state_of(stage: Stage) -> State {
     }
 }
 
-fn add(sums: &mut HashMap<String, usize>, counts: impl IntoIterator<Item = (String, usize)>) {
+fn connection(connection: OldConnection) -> Connection {
+    Connection {
+        client: connection.client.to_string(),
+        age_ms: u64::from(connection.age_seconds) * 1000,
+        state: connection.state.to_owned(),
+        protocol: connection.protocol.to_owned(),
+        tls: connection.tls,
+        requests: connection.requests,
+    }
+}
+
+fn add(sums: &mut HashMap<String, usize>, counts: impl IntoIterator<Item = (impl ToString, usize)>) {
     for (name, count) in counts {
-        *sums.entry(name).or_default() += count;
+        *sums.entry(name.to_string()).or_default() += count;
     }
 }
 
@@ -371,16 +337,13 @@ fn counts(sums: HashMap<String, usize>, most: usize) -> Vec<Count> {
 /// The message that a request was ended.
 #[must_use]
 pub fn ended_text(request: &ActiveRequest) -> String {
-    let ActiveRequest {
-        id,
-        method,
-        target,
-        client,
-        pid,
-        ..
-    } = request;
-    let process = pid
-        .map(|pid| format!("; script process {pid} is stopped"))
-        .unwrap_or_default();
-    format!("request {id} is ended: {method} {target} of {client}{process}")
+    let process = request.pid.map(|pid| format!("; script process {pid} is stopped"));
+    format!(
+        "request {} is ended: {} {} of {}{}",
+        request.id,
+        request.method,
+        request.target,
+        request.client,
+        process.unwrap_or_default()
+    )
 }

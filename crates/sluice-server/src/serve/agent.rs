@@ -1,17 +1,13 @@
 //! Asking an authentication agent: a CGIplus script of the site, or one that comes with the server, that says whether a password or token
 //! is right.
-//!
-//! Not here: how it is asked (`sluice_script::exchange::agent`), and what is remembered of its answers (`sluice_access::control`).
 
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use sluice_access::control::{AccessControl, Check, Question, Ticket};
+use sluice_access::control::Ticket;
 use sluice_access::credentials::Credentials;
-use sluice_access::failures::FailureLimit;
 use sluice_access::rules::User;
-use sluice_access::store::UserStore;
 use sluice_access::users::{NAME_BYTES_MAX, check_name};
 use sluice_gateway::AgentAnswer;
 use sluice_http::fault::{self, Fault, ScriptFault};
@@ -22,51 +18,38 @@ use sluice_script::exchange::request::{AgentQuestion, ScriptRequest, ScriptUser}
 use sluice_script::own_agent;
 use sluice_settings::Settings;
 use sluice_settings::open_error::OpenError;
-use sluice_settings::rule::{AccessSettings, AccessUse, AgentProgram, AgentSettings, UserSource};
+use sluice_settings::rule::{AccessSettings, AgentProgram, AgentSettings};
 use sluice_watch::Stage;
 
 use crate::dispatch::{Config, Site};
-use crate::serve::decide::{ScriptTarget, agent_script};
+use crate::serve::decide::{AgentScript, agent_script};
 use crate::serve::exchange::Exchange;
 use crate::serve::identity::KnownUser;
 use crate::serve::request::Request;
 use crate::serve::watched::note_access;
 
-/// The state of credentials before an agent is asked.
-pub(crate) enum AgentVerdict {
-    Known(User),
-    Refused(std::time::Duration),
-    Agent(Box<PendingAnswer>),
-}
-
-/// A question to an agent.
 pub(crate) struct PendingAnswer {
-    ticket: Ticket,
-    source: Arc<UserSource>,
-    agent: AgentSettings,
-    realm: Box<str>,
-    /// The place of the rules, for messages.
-    origin: Box<str>,
-    scheme: &'static str,
+    pub(crate) ticket: Ticket,
+    pub(crate) access: Arc<AccessSettings>,
+    pub(crate) agent: AgentSettings,
+    pub(crate) scheme: &'static str,
     pub(crate) credentials: Credentials,
 }
 
 /// Checks that the agents of all routes are scripts that can be asked.
-///
-/// # Errors
-/// The first one that is not: the administrator's.
+/// Errors: the first one that is not: the administrator's.
 pub(crate) fn check_agents(settings: &Settings, config: &Config) -> Result<(), OpenError> {
     for (site, settings) in config.sites().zip(&settings.sites) {
         for route in &settings.routes {
-            let Some(AccessUse::Limited(access)) = &route.changes.access.own else {
-                continue;
-            };
-            // Those that come with the server are found when the configuration is opened.
-            if let Some(AgentProgram::Script(path)) = access.source.agent.as_ref().map(|agent| &agent.program) {
+            for access in route.changes.access.limits() {
+                let agent = access.source.agent.as_ref();
+                // Those that come with the server are found when the configuration is opened.
+                let Some(AgentProgram::Script(path)) = agent.map(|agent| &agent.program) else {
+                    continue;
+                };
                 agent_script(site, path).map_err(|fault| {
-                    let text =
-                        format!("agent {path:?}: {fault}: it is the path of a script of mode \"cgiplus\" in this site");
-                    OpenError::new(&access.origin, text)
+                    let wanted = "it is the path of a script of mode \"cgiplus\" in this site";
+                    OpenError::new(&access.origin, format!("agent {path:?}: {fault}: {wanted}"))
                 })?;
             }
         }
@@ -74,65 +57,19 @@ pub(crate) fn check_agents(settings: &Settings, config: &Config) -> Result<(), O
     Ok(())
 }
 
-/// Credentials for an agent, if it is to be asked.
-pub(crate) fn begin(
-    control: &AccessControl,
-    exchange: &Exchange,
-    access: &AccessSettings,
-    store: &Arc<UserStore>,
-    site: usize,
-    agent: &AgentSettings,
-    credentials: Credentials,
-) -> AgentVerdict {
-    let scheme = if credentials.name.is_empty() { "Bearer" } else { "Basic" };
-    let question = Question {
-        store,
-        realm: &access.realm,
-        site,
-        scheme,
-        credentials,
-        client: exchange.client.endpoints.client.ip(),
-        lifetime: access.verdict_lifetime,
-        limit: FailureLimit {
-            failures_max: access.failures_max,
-            refused_for: access.refused_for,
-        },
-    };
-    match control.check(&question) {
-        Check::Known(user) => AgentVerdict::Known(user),
-        Check::Refused(wait) => AgentVerdict::Refused(wait),
-        Check::Unknown(ticket) => AgentVerdict::Agent(Box::new(PendingAnswer {
-            ticket,
-            source: Arc::clone(&access.source),
-            agent: agent.clone(),
-            realm: access.realm.as_str().into(),
-            origin: access.origin.as_str().into(),
-            scheme,
-            credentials: question.credentials,
-        })),
-    }
-}
-
-/// The program of an agent that comes with the server.
-fn own_agent_script(request: &Request, agent: &AgentSettings) -> Result<ScriptTarget, Fault> {
+fn own_agent_script(request: &Request, agent: &AgentSettings) -> Result<AgentScript, Fault> {
     let absent = || Fault::unexpected("an authentication agent without a program");
     let route = request.config.agents.route(agent).ok_or_else(absent)?;
-    Ok(ScriptTarget {
+    Ok(AgentScript {
         script: own_agent::script(route).ok_or_else(absent)?,
         route: Arc::clone(route),
         target: Target::parse("/")?,
-        compress: false,
-        send_directories: Arc::default(),
-        redirect_url: None,
-        pass_authorization: false,
     })
 }
 
 impl PendingAnswer {
     /// Asks the agent, and notes the result in the request.
-    ///
-    /// # Errors
-    /// The agent's: it has failed, is silent, has said nothing, or has named an impossible user.
+    /// Errors of the agent: it has failed, is silent, has said nothing, or has named an impossible user.
     pub(crate) async fn ask(self, exchange: &Exchange, request: &mut Request) -> Result<(), Fault> {
         let site = Arc::clone(request.site());
         let answer = match &self.agent.program {
@@ -158,12 +95,12 @@ impl PendingAnswer {
             tracing::debug!(id = %exchange.id, "{}: refused: {reason:?}", file.display());
             self.ticket.refuse().await;
             let wrong = KnownUser::Nobody(fault::Credentials::Wrong(self.credentials.name.into()));
-            request.identity.note(&self.source, wrong);
+            request.identity.note(&self.access.source, wrong);
             return Ok(());
         }
         let name = name.unwrap_or(self.credentials.name);
         check_name("user", &name).map_err(|problem| ScriptFault::agent(&file, &problem))?;
-        let store = request.config.user_store(&self.source);
+        let store = request.config.user_store(&self.access.source);
         let of_file = store.map(|store| store.groups_of(&name)).unwrap_or_default();
         // No rule names a longer one, and many users may be remembered.
         let groups = groups.iter().filter(|group| group.len() <= NAME_BYTES_MAX);
@@ -174,23 +111,22 @@ impl PendingAnswer {
             auth_type: self.scheme,
         };
         self.ticket.right(&user);
-        request.identity.note(&self.source, KnownUser::User(user));
+        request.identity.note(&self.access.source, KnownUser::User(user));
         Ok(())
     }
 
     /// Says which rules the agent is of: the request is for another path, and its own line names the script alone.
     fn note_failure(&self, exchange: &Exchange, file: &Path, fault: &Fault) {
-        let (origin, file) = (&self.origin, file.display());
+        let (origin, file) = (&self.access.origin, file.display());
         tracing::warn!(id = %exchange.id, "access rules at {origin}: the authentication agent {file} has not answered, so nobody is let in: {fault}");
         note_access(exchange, || format!("agent {file} ({origin}): no answer: {fault}"));
     }
 
-    fn job(&self, exchange: &Exchange, request: &Request, site: &Arc<Site>, answer: ScriptTarget) -> Job {
-        let ScriptTarget {
+    fn job(&self, exchange: &Exchange, request: &Request, site: &Arc<Site>, answer: AgentScript) -> Job {
+        let AgentScript {
             route,
             script,
             mut target,
-            ..
         } = answer;
         // For the agent's own log: what it says of a name and a password holds for every path.
         target.raw = request.raw_target().into();
@@ -221,7 +157,7 @@ impl PendingAnswer {
                 user: Some(ScriptUser {
                     name: self.credentials.name.as_str().into(),
                     auth_type: self.scheme,
-                    realm: self.realm.clone(),
+                    realm: self.access.realm.as_str().into(),
                     group: None,
                 }),
                 authorization: None,
@@ -229,7 +165,7 @@ impl PendingAnswer {
                     password: self.credentials.password.clone(),
                     parameters: self.agent.parameters.clone(),
                 }),
-                arrived: exchange.arrived(),
+                arrived: exchange.entry.arrived,
                 // Its own: the agent is asked for other requests too, and is not ended with this one.
                 progress: Rc::default(),
             },

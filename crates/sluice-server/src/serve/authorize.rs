@@ -8,23 +8,23 @@
 //!    │                     └─ nobody, because there are no usable credentials ──────────┤
 //!    └──────────────────────────────────────────────────────────────────────────────────┘
 //! ```
-//! Not here: the verdict (`gate`), and the verification of passwords (`sluice_access`).
 
 use std::path::Path;
 use std::sync::Arc;
 
 use http::{HeaderName, header};
-use sluice_access::control::{AccessControl, Attempt, Outcome, PendingUser, Question};
+use sluice_access::control::{AccessControl, Attempt, Check, Outcome, PendingUser, Question};
 use sluice_access::credentials;
 use sluice_access::failures::FailureLimit;
 use sluice_access::rules::{Permission, User};
 use sluice_access::store::UserStore;
+use sluice_access::users::check_name;
 use sluice_http::endpoints::TlsInfo;
 use sluice_http::fault::{ClientFault, Credentials, Fault, Forbidden, RefusedUser, ServerFault};
 use sluice_settings::rule::{Access, AccessSettings, Adjustments, AgentSettings, ClientCertificate, split_name};
 use sluice_watch::Stage;
 
-use crate::serve::agent::{self, AgentVerdict};
+use crate::serve::agent::PendingAnswer;
 use crate::serve::exchange::Exchange;
 use crate::serve::gate::{Verdict, judge};
 use crate::serve::identity::{Granted, KnownUser};
@@ -32,7 +32,6 @@ use crate::serve::request::Request;
 use crate::serve::waiting::Wait;
 use crate::serve::watched::note_access;
 
-/// A password that is being verified.
 pub(crate) struct Verification {
     pending: PendingUser,
     store: Arc<UserStore>,
@@ -41,9 +40,7 @@ pub(crate) struct Verification {
 
 /// Lets a request pass whose answer is not for everybody. `verdict` is the first one; each time something becomes known of a user, the
 /// request is judged again.
-///
-/// # Errors
-/// The fault for the client (401, 403, 429, 503), or a password that must be verified first.
+/// Errors: the fault for the client (401, 403, 429, 503), or a password that must be verified first.
 pub(crate) fn authorize<'a>(
     control: &AccessControl,
     exchange: &mut Exchange,
@@ -51,7 +48,7 @@ pub(crate) fn authorize<'a>(
     adjustments: &'a Adjustments,
     verdict: Verdict<'a>,
 ) -> Result<(), Wait> {
-    exchange.set_private();
+    exchange.is_private = true;
     request.granted = None;
     let mut verdict = verdict;
     let mut noted = 0;
@@ -103,7 +100,6 @@ fn note_rules(exchange: &mut Exchange, request: &mut Request, access: &Access, n
     granted
 }
 
-/// A rule and what it says, for WATCH.
 fn rule_text(
     exchange: &Exchange,
     access: &AccessSettings,
@@ -138,7 +134,7 @@ fn identify(
     control: &AccessControl,
     exchange: &Exchange,
     request: &mut Request,
-    access: &AccessSettings,
+    access: &Arc<AccessSettings>,
 ) -> Result<(), Wait> {
     let source = &access.source;
     let Some(store) = request.config.user_store(source).cloned() else {
@@ -155,22 +151,18 @@ fn identify(
         _ => None,
     };
     let by_certificate = || {
-        let subject = request
-            .identity
-            .subject
-            .as_deref()
-            .filter(|_| source.certificate_user)?;
-        Some((name_of_subject(subject)?, "X509"))
+        let subject = request.identity.subject.as_deref();
+        let name = name_of_subject(subject.filter(|_| source.certificate_user)?)?;
+        Some((name, "X509"))
     };
     let Some((name, auth_type)) = named.or_else(by_certificate) else {
         request.identity.note(source, KnownUser::Unnamed);
         return Ok(());
     };
     note_access(exchange, || {
-        let by = if auth_type == "X509" {
-            "the client's certificate"
-        } else {
-            "the trusted proxy"
+        let by = match auth_type {
+            "X509" => "the client's certificate",
+            _ => "the trusted proxy",
         };
         format!("user {name:?}, named by {by}")
     });
@@ -188,7 +180,7 @@ fn verify_password(
     control: &AccessControl,
     exchange: &Exchange,
     request: &mut Request,
-    access: &AccessSettings,
+    access: &Arc<AccessSettings>,
     store: &Arc<UserStore>,
 ) -> Result<(), Wait> {
     let source = &access.source;
@@ -205,19 +197,8 @@ fn verify_password(
         return ask_agent(control, exchange, request, access, store, agent, credentials);
     }
     let name: Box<str> = credentials.name.as_str().into();
-    let attempt = control.verify(Question {
-        store,
-        realm: &access.realm,
-        site: request.site,
-        scheme: "Basic",
-        credentials,
-        client: exchange.client.endpoints.client.ip(),
-        lifetime: access.verdict_lifetime,
-        limit: FailureLimit {
-            failures_max: access.failures_max,
-            refused_for: access.refused_for,
-        },
-    });
+    let question = question(exchange, request, access, store, "Basic", credentials);
+    let attempt = control.verify(question);
     note_access(exchange, || attempt_text(&name, attempt.as_ref().ok()));
     match attempt {
         Ok(Attempt::Known(user)) => {
@@ -241,24 +222,19 @@ fn credentials_of(
 ) -> Result<credentials::Credentials, (Credentials, &'static str)> {
     let mut values = request.fields.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else {
-        return Err((
-            Credentials::Missing,
-            "the request has no Authorization: the client is asked for a password",
-        ));
+        let why = "the request has no Authorization: the client is asked for a password";
+        return Err((Credentials::Missing, why));
     };
     // Of several, a proxy or script might take another one for the user's (RFC 9110 §5.3: it is no list).
     if values.next().is_some() {
-        return Err((
-            Credentials::Unusable,
-            "the request has several fields Authorization, which name nobody",
-        ));
+        let why = "the request has several fields Authorization, which name nobody";
+        return Err((Credentials::Unusable, why));
     }
     let value = value.as_bytes();
     let token = || credentials::Credentials::token(value).filter(|_| takes_tokens);
-    credentials::Credentials::parse(value).or_else(token).ok_or((
-        Credentials::Unusable,
-        "Authorization is neither a name and password (Basic) nor a token that an agent takes",
-    ))
+    let why = "Authorization is neither a name and password (Basic) nor a token that an agent takes";
+    let read = credentials::Credentials::parse(value).or_else(token);
+    read.ok_or((Credentials::Unusable, why))
 }
 
 /// The text for WATCH about a password. `attempt` is `None` if too many passwords wait.
@@ -272,12 +248,11 @@ fn attempt_text(name: &str, attempt: Option<&Attempt>) -> String {
     format!("user {name:?}: the password {known}")
 }
 
-/// Asks the agent of a realm, unless its answer is known.
 fn ask_agent(
     control: &AccessControl,
     exchange: &Exchange,
     request: &mut Request,
-    access: &AccessSettings,
+    access: &Arc<AccessSettings>,
     store: &Arc<UserStore>,
     agent: &AgentSettings,
     credentials: credentials::Credentials,
@@ -289,35 +264,63 @@ fn ask_agent(
         request.identity.note(&access.source, wrong);
         return Ok(());
     }
-    let asked = agent::begin(control, exchange, access, store, request.site, agent, credentials);
+    let scheme = if name.is_empty() { "Bearer" } else { "Basic" };
+    let question = question(exchange, request, access, store, scheme, credentials);
+    let checked = control.check(&question);
     note_access(exchange, || {
-        let known = match &asked {
-            AgentVerdict::Known(_) => "has said so lately, which is remembered".to_owned(),
-            AgentVerdict::Refused(wait) => format!("is not asked: too many were wrong, refused for {wait:.1?}"),
-            AgentVerdict::Agent(_) => "is asked".to_owned(),
+        let known = match &checked {
+            Check::Known(_) => "has said so lately, which is remembered".to_owned(),
+            Check::Refused(wait) => format!("is not asked: too many were wrong, refused for {wait:.1?}"),
+            Check::Unknown(_) => "is asked".to_owned(),
         };
-        let who = if name.is_empty() {
-            "a token".to_owned()
-        } else {
-            format!("user {name:?}")
+        let who = match &*name {
+            "" => "a token".to_owned(),
+            name => format!("user {name:?}"),
         };
         format!("{who}: the agent {} {known}", agent.name())
     });
-    match asked {
-        AgentVerdict::Known(user) => {
+    match checked {
+        Check::Known(user) => {
             request.identity.note(&access.source, KnownUser::User(user));
             Ok(())
         }
-        AgentVerdict::Refused(wait) => Err(too_many(name, wait).into()),
-        AgentVerdict::Agent(pending) => Err(Wait::Agent(pending)),
+        Check::Refused(wait) => Err(too_many(name, wait).into()),
+        Check::Unknown(ticket) => Err(Wait::Agent(Box::new(PendingAnswer {
+            ticket,
+            access: Arc::clone(access),
+            agent: agent.clone(),
+            scheme,
+            credentials: question.credentials,
+        }))),
+    }
+}
+
+fn question<'a>(
+    exchange: &Exchange,
+    request: &Request,
+    access: &'a AccessSettings,
+    store: &'a Arc<UserStore>,
+    scheme: &'static str,
+    credentials: credentials::Credentials,
+) -> Question<'a> {
+    Question {
+        store,
+        realm: &access.realm,
+        site: request.site,
+        scheme,
+        credentials,
+        client: exchange.client.endpoints.client.ip(),
+        lifetime: access.verdict_lifetime,
+        limit: FailureLimit {
+            failures_max: access.failures_max,
+            refused_for: access.refused_for,
+        },
     }
 }
 
 impl Verification {
     /// Waits for the result, and notes it in the request.
-    ///
-    /// # Errors
-    /// It was not verified (503).
+    /// Errors: it was not verified (503).
     pub(crate) async fn wait(self, exchange: &Exchange, request: &mut Request) -> Result<(), Fault> {
         let outcome = self.pending.wait().await;
         if let Ok(Outcome::Wrong(delay)) = &outcome {
@@ -328,10 +331,8 @@ impl Verification {
             let said = match &outcome {
                 Ok(Outcome::Right(_)) => "is right".to_owned(),
                 Ok(Outcome::Wrong(delay)) => {
-                    format!(
-                        "{}; the answer was delayed by {delay:.1?}",
-                        wrong_text(&self.store, &self.name)
-                    )
+                    let why = wrong_text(&self.store, &self.name);
+                    format!("{why}; the answer was delayed by {delay:.1?}")
                 }
                 Err(_) => "was not verified: too many wait, or a thread has failed".to_owned(),
             };
@@ -384,7 +385,7 @@ pub(crate) fn name_of_subject(subject: &str) -> Option<String> {
     while let Some(letter) = letters.next() {
         plain.extend(if letter == '\\' { letters.next() } else { Some(letter) });
     }
-    sluice_access::users::check_name("user", &plain).ok().map(|()| plain)
+    check_name("user", &plain).ok().map(|()| plain)
 }
 
 /// The user that a trusted proxy names. `None` if it names none, or several.
@@ -394,9 +395,7 @@ fn user_of_field(request: &Request, field: &HeaderName) -> Option<String> {
         return None;
     };
     let name = value.to_str().ok()?.trim();
-    sluice_access::users::check_name("user", name)
-        .ok()
-        .map(|()| name.to_owned())
+    check_name("user", name).ok().map(|()| name.to_owned())
 }
 
 #[cfg(test)]

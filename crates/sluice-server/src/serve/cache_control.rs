@@ -6,7 +6,6 @@
 
 use http::{HeaderMap, HeaderValue, header};
 
-/// Makes a response private.
 pub(crate) fn protect(fields: &mut HeaderMap) {
     let kept: Vec<&str> = fields
         .get_all(header::CACHE_CONTROL)
@@ -29,7 +28,6 @@ pub(crate) fn protect(fields: &mut HeaderMap) {
     fields.append(header::VARY, HeaderValue::from_static("authorization"));
 }
 
-/// Whether a directive allows shared caches to store the response.
 fn is_for_shared_caches(directive: &str) -> bool {
     let name = directive.split('=').next().unwrap_or_default().trim();
     ["public", "s-maxage", "proxy-revalidate"]

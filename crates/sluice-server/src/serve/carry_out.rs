@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, Method, Response};
+use http::{Method, Response};
 use sluice_files::foreign::{self, Answers};
 use sluice_files::listing;
 use sluice_files::listing::page::ListingRequest;
@@ -20,6 +20,7 @@ use sluice_watch::{Item, Stage};
 
 use crate::dispatch::Site;
 use crate::serve::decide::{self, Answer, ScriptTarget, decide, decide_send_file};
+use crate::serve::elsewhere::{self, OwnedQuestion};
 use crate::serve::exchange::Exchange;
 use crate::serve::gate::{Gate, Passed};
 use crate::serve::identity::Granted;
@@ -27,7 +28,7 @@ use crate::serve::report;
 use crate::serve::request::Request;
 use crate::serve::waiting::{Lookup, Wait};
 use crate::serve::watched_routes::WatchedRoutes;
-use crate::serve::{elsewhere, watched, watched_decision};
+use crate::serve::{watched, watched_decision};
 
 /// Local redirects of scripts followed for one request. One that leads back to itself ends here.
 const LOCAL_REDIRECTS_MAX: u16 = 10;
@@ -37,10 +38,8 @@ const LOOKUPS_MAX: u16 = 4 * LOCAL_REDIRECTS_MAX;
 
 /// Decides what answers a request, lets the answer pass the gate, and makes the response unless that takes time. `answers` are those that a
 /// thread has noted, if the decision was left to one.
-///
-/// # Errors
-/// The thing that the request waits for; or the fault that the client gets instead: that of the decision or the gate, or the client's,
-/// because conditions and ranges of its request do not fit the file (412, 416).
+/// Errors: the thing that the request waits for; or the fault that the client gets instead: that of the decision or the gate, or the
+/// client's, because conditions and ranges of its request do not fit the file (412, 416).
 pub(crate) fn answer(
     gate: &Gate,
     exchange: &mut Exchange,
@@ -96,7 +95,6 @@ fn respond(exchange: &Exchange, request: &Request, passed: Passed) -> Result<Res
     }
 }
 
-/// Sends a file that a script names, with the answers that a thread has noted.
 fn send_named(
     exchange: &Exchange,
     request: &Request,
@@ -121,9 +119,7 @@ fn send_named(
 }
 
 /// Waits for the response. A request that waits at the gate goes on with its decision; a script's local redirects are decided on again.
-///
-/// # Errors
-/// Anybody's: the client's body, the script's reply, the server's threads.
+/// Errors: of the client's body, the script's reply, the server's threads.
 pub(crate) async fn wait_for(
     wait: Wait,
     gate: &Gate,
@@ -203,7 +199,6 @@ pub(crate) async fn wait_for(
     }))
 }
 
-/// Goes on with what was left to another thread.
 fn go_on(
     gate: &Gate,
     exchange: &mut Exchange,
@@ -237,34 +232,25 @@ fn send_file(
     respond(exchange, request, passed)
 }
 
-/// The listing, made by a thread that may wait.
 async fn list(
     exchange: &Exchange,
     request: &Request,
     listing: ListingRequest,
 ) -> Result<Response<ResponseBody>, Fault> {
-    let site = Arc::clone(request.site());
-    let (host, fields) = (request.host.to_string(), HeaderMap::clone(&request.fields));
+    let (site, identity) = (Arc::clone(request.site()), request.identity.clone());
+    let question = OwnedQuestion::of(exchange, request);
     let query = request.query().map(str::to_owned);
-    let (endpoints, scheme) = (exchange.client.endpoints, exchange.client.scheme());
-    let certificate = request.certificate;
-    let identity = request.identity.clone();
     let make = move || {
+        // Links of a listing are asked for by GET.
         let attributes = RequestAttributes {
             method: &Method::GET,
-            host: &host,
-            client: endpoints.client.ip(),
-            known_client: endpoints.known_client(),
-            scheme,
-            certificate,
-            fields: &fields,
+            ..question.question().attributes
         };
         decide::list(&site, &listing, query.as_deref(), attributes, &identity)
     };
     listing::respond(&exchange.tracer, request.path(), make).await
 }
 
-/// The user as a script sees them.
 fn script_user(granted: &Granted) -> ScriptUser {
     ScriptUser {
         name: Arc::clone(&granted.user.name),
@@ -274,7 +260,6 @@ fn script_user(granted: &Granted) -> ScriptUser {
     }
 }
 
-/// The job of a script, the body of its request, and the directories of the files that it may name.
 fn job(
     exchange: &Exchange,
     request: &mut Request,
@@ -318,7 +303,7 @@ fn job(
             authorization: pass_authorization
                 .then(|| request.fields.get(AUTHORIZATION).cloned())
                 .flatten(),
-            arrived: exchange.arrived(),
+            arrived: exchange.entry.arrived,
             progress: Rc::clone(&exchange.progress),
         },
         script,

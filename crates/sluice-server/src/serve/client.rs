@@ -1,7 +1,7 @@
 //! The client of a request: its address and name, its scheme, and the server port that it addressed.
 //!
 //! They come from the connection or, if that is the connection of a trusted proxy, from the proxy's header fields. All later
-//! stages use `exchange.client`. Not here: the connection (`sluice_net`), and parsing the fields (`forwarded`).
+//! stages use `exchange.client`.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -19,21 +19,17 @@ use sluice_settings::rule::Scheme;
 use sluice_net::reverse_dns::{Lookup, ReverseDns};
 
 /// The default ports of the schemes (RFC 9110 §4.2), which URLs omit.
-const HTTP_PORT: u16 = 80;
-const HTTPS_PORT: u16 = 443;
+pub(crate) const HTTP_PORT: u16 = 80;
+pub(crate) const HTTPS_PORT: u16 = 443;
 
-/// The client of an exchange.
 pub(crate) struct Client {
     pub endpoints: Endpoints,
     /// The address at the other end of the connection: the client, or a proxy that forwards for it.
     pub peer: IpAddr,
     /// Whether the client uses https, to this server or to the proxy.
     pub is_https: bool,
-    /// Whether a trusted proxy forwards for it.
     pub is_forwarded: bool,
-    /// The TLS parameters of the connection; `None` in clear text.
     pub tls_info: Option<Rc<TlsInfo>>,
-    /// The client's name, if names are looked up.
     name: Option<Arc<Lookup>>,
 }
 
@@ -92,7 +88,6 @@ impl Client {
         address.is_some_and(|ip| ip.to_canonical().is_loopback())
     }
 
-    /// The scheme that the client uses.
     pub(crate) fn scheme(&self) -> Scheme {
         match self.is_https {
             true => Scheme::Https,
@@ -105,7 +100,6 @@ impl Client {
         self.name.clone().map(Lookup::wait)
     }
 
-    /// The client's name, if it is known by now.
     pub(crate) fn known_name(&self) -> Option<Arc<str>> {
         self.name.as_ref().and_then(|lookup| lookup.name())
     }

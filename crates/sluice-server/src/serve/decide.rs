@@ -2,8 +2,7 @@
 //!
 //! This is the only place that matches on the kind of a route. Requests, index pages, local redirects, files that scripts name,
 //! the entries of directory listings and `check --explain` all come through here. A decision opens the files that it must know
-//! about, but has no other effect: it reads none of them, compresses nothing, runs no script and sends nothing. Not here: the way
-//! through the routes (`dispatch::resolve`), whether the request may have the answer (`gate`), making the response (`carry_out`).
+//! about, but has no other effect: it reads none of them, compresses nothing, runs no script and sends nothing.
 //!
 //! ```text
 //! asked ───┬─ https ───────────────────────────▶ Redirect
@@ -43,11 +42,11 @@ use sluice_watch::Tracer;
 use crate::dispatch::Site;
 use crate::dispatch::found_script::{FoundScript, script_at};
 use crate::dispatch::resolve::{Resolution, Resolved, ResumeAt, Trace};
-use crate::dispatch::route::RouteKind;
+use crate::dispatch::route::{RouteKind, RoutedPath};
 use crate::serve::redirect::{self, Redirect};
 use crate::traffic_counts::AnsweredBy;
 use directory::ServedPath;
-use fallback::{Candidates, FallbackUse, Unserved, leads_to_nothing};
+use fallback::{Candidates, FallbackUse, leads_to_nothing};
 pub(crate) use listing::list;
 
 /// A question to the routes: the request that a decision is made about.
@@ -57,11 +56,9 @@ pub(crate) struct RouteQuestion<'a> {
     pub attributes: RequestAttributes<'a>,
     pub cache: Option<&'a FileCache>,
     pub variants: Variants,
-    /// The tracer of the exchange, for the events of files.
     pub tracer: &'a Tracer,
 }
 
-/// The terms of the routes on which a file is sent.
 #[derive(Clone, Copy)]
 struct FileTerms {
     cache_use: CacheUse,
@@ -69,7 +66,18 @@ struct FileTerms {
 }
 
 impl<'a> RouteQuestion<'a> {
-    /// The files of a directory of the site, as this request may get them.
+    pub(crate) fn asked(&'a self, target: &'a Target) -> RoutedPath<'a> {
+        self.asked_path(&target.path, target.query.as_deref())
+    }
+
+    fn asked_path(&'a self, path: &'a str, query: Option<&'a str>) -> RoutedPath<'a> {
+        RoutedPath {
+            path,
+            query,
+            attributes: Some(&self.attributes),
+        }
+    }
+
     fn files<'f>(
         &self,
         site: &'f Site,
@@ -93,10 +101,8 @@ impl<'a> RouteQuestion<'a> {
     }
 }
 
-/// The thing that a request is about.
 #[derive(Clone)]
 pub(crate) enum AskedFor {
-    /// A path of the site.
     Target(Target),
     /// The server as a whole: `OPTIONS *` (RFC 9110 §9.3.7).
     Server,
@@ -104,7 +110,15 @@ pub(crate) enum AskedFor {
     Https(u16, Box<Uri>),
 }
 
-/// Whether compressed variants of a file are looked for.
+impl AskedFor {
+    pub(crate) fn target(&self) -> Option<&Target> {
+        match self {
+            AskedFor::Target(target) => Some(target),
+            AskedFor::Server | AskedFor::Https(..) => None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Variants {
     /// The variants that the site and the route offer.
@@ -116,55 +130,48 @@ pub(crate) enum Variants {
 /// The answer, and the changes of the routes on the way to it.
 pub(crate) struct Decision<'s> {
     pub adjustments: Adjustments,
-    /// The answer, or the fault that refuses the request.
     pub answer: Result<Answer, Fault>,
     /// The name of what answers, for the log; `None` if nothing does.
     pub handler: Option<&'static str>,
     served: Option<ServedPath<'s>>,
 }
 
-/// The answer to a request.
 pub(crate) enum Answer {
     Redirect(Redirect),
-    /// `OPTIONS *`.
     ServerOptions,
-    /// OPTIONS for a file or directory.
     FileOptions,
     File(Selected),
-    /// A file that a script names instead of a body.
     SendFile(Box<SendFile>),
     Listing(Box<ListingRequest>),
     Script(Box<ScriptTarget>),
     Report(Box<ReportAnswer>),
 }
 
-/// A report about the server.
 pub(crate) struct ReportAnswer {
-    /// The name: the path below that of the route.
     pub name: String,
     pub query: Option<String>,
-    /// The rules that let the visitor have it.
     pub access: Access,
 }
 
-/// A script that is to run.
 pub(crate) struct ScriptTarget {
     pub route: Arc<ScriptRoute>,
     pub script: Script,
     /// The target that led to it, after rewriting.
     pub target: Target,
-    /// Whether the route lets its output be compressed.
     pub compress: bool,
-    /// The directories of the files that it may name.
     pub send_directories: Arc<SendDirectories>,
     /// REDIRECT_URL: the path that the client asked for, if a fallback led to the script.
     pub redirect_url: Option<Arc<str>>,
-    /// Whether it gets the field Authorization.
     pub pass_authorization: bool,
 }
 
+pub(crate) struct AgentScript {
+    pub route: Arc<ScriptRoute>,
+    pub script: Script,
+    pub target: Target,
+}
+
 impl Decision<'_> {
-    /// The kind of the answer, for the statistics.
     pub(crate) fn answered(&self) -> AnsweredBy {
         match &self.answer {
             Err(_) => AnsweredBy::Error,
@@ -181,7 +188,6 @@ impl Decision<'_> {
         }
     }
 
-    /// A decision that no route took part in.
     fn without_routes(answer: Result<Answer, Fault>) -> Decision<'static> {
         Decision {
             adjustments: Adjustments::default(),
@@ -200,7 +206,6 @@ impl Decision<'_> {
         }
     }
 
-    /// The file or directory behind a path that leads to files.
     pub(crate) fn served_file(&self, site: &Site, asked: &str) -> Option<PathBuf> {
         self.served.as_ref()?.file(site, asked)
     }
@@ -233,12 +238,10 @@ pub(crate) fn decide_send_file(directories: &Arc<SendDirectories>, head: &mut Re
     Decision::without_routes(answer)
 }
 
-/// The reason why a path is decided about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PathOrigin {
     /// The client asked for it, or it is the index page of such a path.
     Client,
-    /// The path is a candidate of a fallback.
     Fallback,
 }
 
@@ -279,12 +282,10 @@ impl EarlierPath {
     }
 
     fn apply(self, adjustments: &mut Adjustments) {
-        let mut access = std::mem::take(&mut adjustments.access);
-        access.join(&self.access);
-        let joined = self.join(&EarlierPath::of(adjustments));
-        adjustments.is_logged = joined.is_logged;
-        adjustments.client_certificates = joined.client_certificates;
-        adjustments.access = access;
+        adjustments.access.join(&self.access);
+        let certificates = CertificateUse::stricter(self.client_certificates, adjustments.client_certificates);
+        adjustments.client_certificates = certificates;
+        adjustments.is_logged = self.is_logged;
     }
 }
 
@@ -308,34 +309,23 @@ fn decide_target<'s>(
             None => PathOrigin::Client,
             Some(_) => PathOrigin::Fallback,
         };
-        let query = current.query.as_deref();
-        let (decision, with_fallback) =
-            match site.resolve_from(resume_at, &current.path, query, Some(&asked.attributes), trace) {
-                Err(error) => {
-                    let decision = Decision {
-                        adjustments: error.adjustments,
-                        ..Decision::without_routes(Err(error.fault))
-                    };
-                    (decision, None)
-                }
-                Ok(mut resolution) => {
-                    resolution.keep_raw(current);
-                    let with_fallback = fallback::route_with_fallback(&resolution, origin);
-                    let fallback = FallbackUse::of(with_fallback, origin);
-                    (
-                        decide_by_route(site, asked, current, fallback, resolution, trace),
-                        with_fallback,
-                    )
-                }
-            };
+        let (decision, with_fallback) = match site.resolve_from(resume_at, asked.asked(current), trace) {
+            Err(error) => {
+                let mut decision = Decision::without_routes(Err(error.fault));
+                decision.adjustments = error.adjustments;
+                (decision, None)
+            }
+            Ok(mut resolution) => {
+                resolution.keep_raw(current);
+                let with_fallback = fallback::route_with_fallback(&resolution, origin);
+                let fallback = FallbackUse::of(with_fallback, origin);
+                let decision = decide_by_route(site, asked, current, fallback, resolution, trace);
+                (decision, with_fallback)
+            }
+        };
         let decided = match with_fallback {
             Some(route) if leads_to_nothing(&decision.answer) => {
-                let unserved = Unserved {
-                    decision,
-                    route,
-                    target: current.clone(),
-                };
-                fallback::begin(unserved, &mut candidates, trace)
+                fallback::begin(decision, route, current, &mut candidates, trace)
             }
             _ if candidates.is_some() => fallback::follow(decision, &mut candidates, trace),
             // The usual case; the decision is large.
@@ -363,7 +353,6 @@ fn decide_target<'s>(
     }
 }
 
-/// Decides by the kind of the route that answers.
 fn decide_by_route<'s>(
     site: &'s Site,
     asked: &RouteQuestion<'_>,
@@ -386,10 +375,8 @@ fn decide_by_route<'s>(
         Resolved::Route(route, RouteKind::Refuse(refusal), _) => (Some("refuse"), Err(refusal.fault(&route.origin))),
         Resolved::Route(_, RouteKind::Reports, capture) => {
             let access = &resolution.adjustments.access;
-            (
-                Some("report"),
-                report(target, resolved, capture.of(&resolved.path), access),
-            )
+            let report = report(target, resolved, capture.of(&resolved.path), access);
+            (Some("report"), report)
         }
         Resolved::Root(_) | Resolved::Route(_, RouteKind::Files(_) | RouteKind::Script(_), _) => {
             match script_at(site, &resolution.resolved, &resolved.path) {
@@ -428,12 +415,10 @@ fn report(target: &Target, resolved: &Target, name: &str, access: &Access) -> Re
 
 /// The script that a path of the site leads to, for the server's own question to it (an authentication agent). Routes with conditions are
 /// skipped, and their changes do not count.
-///
-/// # Errors
-/// There is no such script (404), or it cannot be run.
-pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptTarget, Fault> {
+/// Errors: there is no such script (404), or it cannot be run.
+pub(crate) fn agent_script(site: &Site, path: &str) -> Result<AgentScript, Fault> {
     let target = Target::parse(path)?;
-    let resolution = site.resolve(&target.path, None, None, &mut ())?;
+    let resolution = site.resolve(RoutedPath::outside_request(&target.path), &mut ())?;
     let target = resolution.rewritten.as_deref().unwrap_or(&target).clone();
     let absent = || Fault::from(ClientFault::NotFound(Absent::Route(path.into())));
     let found = script_at(site, &resolution.resolved, &target.path).ok_or_else(absent)?;
@@ -442,22 +427,16 @@ pub(crate) fn agent_script(site: &Site, path: &str) -> Result<ScriptTarget, Faul
             "an authentication agent must be a script of mode cgiplus or rte",
         ));
     }
-    Ok(ScriptTarget {
+    Ok(AgentScript {
         route: Arc::clone(found.scripts),
         script: found.located?,
         target,
-        compress: false,
-        send_directories: Arc::clone(&found.route.send_directories),
-        redirect_url: None,
-        pass_authorization: false,
     })
 }
 
 impl FoundScript<'_> {
     /// The script as the answer for a target, after rewriting.
-    ///
-    /// # Errors
-    /// It does not exist (404), or cannot be run (403).
+    /// Errors: it does not exist (404), or cannot be run (403).
     fn answer(self, target: &Target, adjustments: &Adjustments) -> Result<Answer, Fault> {
         Ok(Answer::Script(Box::new(ScriptTarget {
             script: self.located?,

@@ -1,7 +1,7 @@
 //! Lookups that an event loop has left to another thread, because their file system may not answer (`sluice_files::foreign`).
 //!
 //! The thread makes the same decision, with a copy of the question and without the file cache, so it looks up at least the files that the event loop
-//! will ask for. Not here: going on with the answers (`carry_out`).
+//! will ask for.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,9 +18,7 @@ use crate::serve::request::Request;
 use crate::serve::waiting::{LeftLookup, Lookup};
 
 /// The answers of the file systems, and the use that they are for.
-///
-/// # Errors
-/// 503: there was none in time.
+/// Errors: 503: there was none in time.
 pub(crate) async fn answers(
     left: LeftLookup,
     exchange: &Exchange,
@@ -43,8 +41,8 @@ pub(crate) async fn answers(
     Ok((lookup, noted))
 }
 
-/// A copy of the question to the routes.
-struct OwnedQuestion {
+/// The question to the routes, for another thread.
+pub(super) struct OwnedQuestion {
     asked_for: AskedFor,
     method: Method,
     host: String,
@@ -56,7 +54,7 @@ struct OwnedQuestion {
 }
 
 impl OwnedQuestion {
-    fn of(exchange: &Exchange, request: &Request) -> OwnedQuestion {
+    pub(super) fn of(exchange: &Exchange, request: &Request) -> OwnedQuestion {
         let RouteQuestion { attributes, .. } = request.question(exchange);
         OwnedQuestion {
             asked_for: request.asked_for.clone(),
@@ -70,7 +68,7 @@ impl OwnedQuestion {
         }
     }
 
-    fn question(&self) -> RouteQuestion<'_> {
+    pub(super) fn question(&self) -> RouteQuestion<'_> {
         RouteQuestion {
             asked_for: &self.asked_for,
             attributes: RequestAttributes {

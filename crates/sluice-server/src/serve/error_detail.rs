@@ -31,7 +31,6 @@ const PROXY_PREFIXES: [&str; 12] = [
     "fastly-",
 ];
 
-/// Further fields that proxies add.
 const PROXY_FIELDS: [HeaderName; 18] = [
     http::header::FORWARDED,
     http::header::VIA,
@@ -56,10 +55,8 @@ const PROXY_FIELDS: [HeaderName; 18] = [
 /// Which site's page made a browser send the request: `none` is the user, `same-origin` a page of this server (Fetch Metadata §2.3).
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The detail of an error page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageDetail {
-    /// The text of the log, too.
     Shown,
     /// A sentence for visitors.
     Hidden,

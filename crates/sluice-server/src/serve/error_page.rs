@@ -28,7 +28,6 @@ const MEDIA_TYPES: &[MediaType] = &[MediaType::Html, MediaType::Problem, MediaTy
 /// The text of the built-in page. Jinja removes the last newline of a template, hence one more.
 const BUILT_IN_TEXT: &str = concat!(include_str!("error_page.html"), "\n");
 
-/// The built-in page.
 static BUILT_IN: LazyLock<Template> = LazyLock::new(|| {
     Template::parse(Path::new("error_page.html"), BUILT_IN_TEXT).expect("the built-in template, which a test renders")
 });
@@ -49,23 +48,18 @@ struct Problem<'a> {
     stderr: &'a [String],
 }
 
-/// The request that failed.
 pub(crate) struct PageSubject<'a> {
-    /// The exchange's id.
     pub id: UniqueId,
     /// The path as the client sent it.
     pub path: &'a str,
-    /// The fields of the request.
     pub fields: &'a HeaderMap,
 }
 
-/// The body of an error response and its media type.
 struct Rendered {
     media_type: MediaType,
     body: String,
 }
 
-/// Makes the response to a failed request.
 pub(crate) fn response(
     fault: &Fault,
     settings: &ErrorSettings,
@@ -75,22 +69,19 @@ pub(crate) fn response(
     let status = fault.status();
     let template = settings.template(status.as_u16());
     // Clients without a preference, such as curl, get the site's page too, because its author wants it to be seen.
-    let default = if template.is_some() {
-        MediaType::Html
-    } else {
-        MediaType::Text
+    let default = match template {
+        Some(_) => MediaType::Html,
+        None => MediaType::Text,
     };
     let (log_text, process) = match detail {
         PageDetail::Shown => (fault.to_string(), fault.process()),
         PageDetail::Hidden => (String::new(), None),
     };
+    let shown = fault.visitor_text().or_else(|| fault.sentence());
     let page = ErrorPage {
         detail: &log_text,
         path: &encode_invisible(subject.path),
-        sentence: fault
-            .visitor_text()
-            .or_else(|| fault.sentence())
-            .unwrap_or(sentence(status)),
+        sentence: shown.unwrap_or(sentence(status)),
         ..ErrorPage::new(status, &subject.id)
     };
     let page = match &process {
@@ -150,12 +141,10 @@ pub(crate) fn raw(status: StatusCode, id: UniqueId) -> Vec<u8> {
 }
 
 fn with_process<'a>(page: &ErrorPage<'a>, process: &'a ProcessReport) -> ErrorPage<'a> {
+    let ended = process.end.as_deref();
     ErrorPage {
         pid: process.pid,
-        ended: process
-            .end
-            .as_deref()
-            .unwrap_or("still running when the fault was found"),
+        ended: ended.unwrap_or("still running when the fault was found"),
         stderr: &process.error_lines,
         ..*page
     }
@@ -164,13 +153,8 @@ fn with_process<'a>(page: &ErrorPage<'a>, process: &'a ProcessReport) -> ErrorPa
 /// Renders the first template that does not fail. If all fail, the body is text.
 fn html<'t>(page: &ErrorPage<'_>, templates: impl IntoIterator<Item = &'t Template>) -> Rendered {
     let body = templates.into_iter().find_map(|template| render(page, template));
-    body.map_or_else(
-        || text(page),
-        |body| Rendered {
-            media_type: MediaType::Html,
-            body,
-        },
-    )
+    let media_type = MediaType::Html;
+    body.map_or_else(|| text(page), |body| Rendered { media_type, body })
 }
 
 /// `None` if the template fails; the reason is logged.

@@ -1,13 +1,11 @@
 //! An exchange: one request and its response, from the parsed head to its line in the access log.
 //!
-//! Here: what every stage may want to know about it. It is logged exactly once, whatever happens, because the line is written when
-//! the value is dropped (`log_entry`). Not here: what was decided (`decide`), the body (`finish`).
+//! It is logged exactly once, whatever happens, because the line is written when the value is dropped (`log_entry`).
 
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
-use std::time::SystemTime;
 
 use http::request::Parts;
 use http::uri::Scheme;
@@ -38,7 +36,6 @@ use crate::serve::client::Client;
 use crate::serve::decide::Decision;
 use crate::serve::log_entry::LogEntry;
 use crate::serve::watched;
-use crate::traffic_counts::AnsweredBy;
 
 /// A body in memory of so many bytes is handed on with the head, so that its last byte leaves with the first one: the clock is read once.
 const SENT_AT_ONCE_BYTES: usize = 64 << 10;
@@ -65,7 +62,6 @@ pub(crate) struct HeldLimits {
     pub permits: Vec<(Arc<ThrottleSettings>, Permit)>,
 }
 
-/// One request and its response.
 pub(crate) struct Exchange {
     pub id: UniqueId,
     pub context: Rc<Context>,
@@ -74,17 +70,14 @@ pub(crate) struct Exchange {
     /// The counts of bytes, the status and the process, for reports; and the order to end the exchange.
     pub progress: Rc<Progress>,
     place: EntryNumber,
-    /// The changes of the site's routes to the head of the response.
     changes: HeadChanges,
-    /// The limits on requests that it holds until its response has been sent.
     pub limits: Option<Box<HeldLimits>>,
     /// Not everybody may have the response, so that no shared cache may keep it.
-    is_private: bool,
+    pub is_private: bool,
     /// The site's Strict-Transport-Security, if the response is to have it.
-    hsts: Option<HeaderValue>,
-    /// How it records its stages and events, for WATCH and for reports.
+    pub hsts: Option<HeaderValue>,
     pub tracer: Tracer,
-    entry: LogEntry,
+    pub entry: LogEntry,
 }
 
 impl Exchange {
@@ -103,17 +96,19 @@ impl Exchange {
             place,
             progress,
             tracer,
-        } = context.in_progress.begin(NewRequest {
-            id,
-            started: arrival.instant,
-            client: client.endpoints.client,
-            is_https: client.is_https,
-            method: head.method.clone(),
-            uri: head.uri.clone(),
-            version: head.version,
-            host: head.headers.get(header::HOST).cloned(),
+        } = context.in_progress.begin(
+            NewRequest {
+                id,
+                started: arrival.instant,
+                client: client.endpoints.client,
+                is_https: client.is_https,
+                method: head.method.clone(),
+                uri: head.uri.clone(),
+                version: head.version,
+                host: head.headers.get(header::HOST).cloned(),
+            },
             handle,
-        });
+        );
         Box::new(Exchange {
             id,
             context: Rc::clone(context),
@@ -135,7 +130,6 @@ impl Exchange {
         })
     }
 
-    /// Opens an exchange whose request has no usable head.
     pub(crate) fn without_head(context: &Rc<Context>, endpoints: Endpoints) -> Box<Exchange> {
         let (mut head, ()) = http::Request::new(()).into_parts();
         head.method = Method::from_bytes(b"-").unwrap_or_default();
@@ -170,7 +164,6 @@ impl Exchange {
         }
     }
 
-    /// Begins the watch as `begin_watch` does, for a head that hyper has refused.
     pub(crate) fn begin_watch_of_refusal(&mut self, refusal: &HeadRefusal) {
         let watches = self.context.front.watches();
         if watches.is_on() {
@@ -194,26 +187,6 @@ impl Exchange {
         self.tracer.end();
     }
 
-    /// When the request's head was complete.
-    pub(crate) fn arrived(&self) -> SystemTime {
-        self.entry.arrived
-    }
-
-    /// Notes that the client will send no other request on this connection.
-    pub(crate) fn set_last(&mut self) {
-        self.entry.is_last = true;
-    }
-
-    /// Notes the number of the request's site among the series of counters.
-    pub(crate) fn note_site_number(&mut self, number: u16) {
-        self.entry.site = number;
-    }
-
-    /// Notes the Strict-Transport-Security that the request's site adds to every response over https.
-    pub(crate) fn note_hsts(&mut self, hsts: Option<&HeaderValue>) {
-        self.hsts = hsts.cloned();
-    }
-
     /// Notes what a decision says about the log and about the head of the response. `path` and `fields` are those of the request; without a path
     /// no route has taken part.
     pub(crate) fn note_decision(
@@ -235,17 +208,6 @@ impl Exchange {
         }
     }
 
-    /// Notes that the client has left before the end of its request body.
-    pub(crate) fn note_departure(&mut self) {
-        self.entry.has_left = true;
-    }
-
-    /// Notes that not everybody may have the response.
-    pub(crate) fn set_private(&mut self) {
-        self.is_private = true;
-    }
-
-    /// Notes the user, for the log.
     pub(crate) fn note_user(&mut self, user: &Arc<str>) {
         self.context.in_progress.note_user(self.place, user);
         self.entry.user = Some(Arc::clone(user));
@@ -262,19 +224,13 @@ impl Exchange {
             true => StatusCode::from_u16(STATUS_CLIENT_LEFT).ok(),
             false => Some(fault.status()),
         };
+        let cause = match route.is_some() || fault.is_of_configuration() {
+            true => Cause::Route,
+            false => Cause::Path,
+        };
         match route {
-            Some(route) => {
-                let text = format_args!("{method} {uri}: {fault} ({route})");
-                self.log_fault(fault, Cause::Route, status, text);
-            }
-            None => {
-                let cause = if fault.is_of_configuration() {
-                    Cause::Route
-                } else {
-                    Cause::Path
-                };
-                self.log_fault(fault, cause, status, format_args!("{method} {uri}: {fault}"));
-            }
+            Some(route) => self.log_fault(fault, cause, status, format_args!("{method} {uri}: {fault} ({route})")),
+            None => self.log_fault(fault, cause, status, format_args!("{method} {uri}: {fault}")),
         }
     }
 
@@ -287,7 +243,6 @@ impl Exchange {
         }
     }
 
-    /// Logs a fault of a response whose head was already sent.
     pub(crate) fn report_abort(&self, fault: &Fault) {
         if fault.is_order() {
             return;
@@ -327,12 +282,10 @@ impl Exchange {
         watched::response_head(self, response, length);
     }
 
-    /// Notes the status of a response that hyper has sent by itself.
     pub(crate) fn note_status(&mut self, status: StatusCode) {
         self.entry.note_response(status, &HeaderMap::new(), None);
     }
 
-    /// Counts bytes of the body that were handed to the connection.
     pub(crate) fn count(&mut self, bytes: usize) {
         self.entry.body_bytes += bytes as u64;
         self.progress.count_sent(bytes);
@@ -349,16 +302,6 @@ impl Exchange {
         }
     }
 
-    /// Bytes of the body that were handed to the connection.
-    pub(crate) fn body_bytes(&self) -> u64 {
-        self.entry.body_bytes
-    }
-
-    /// Notes that the server answers with an error page.
-    pub(crate) fn note_error(&mut self) {
-        self.entry.answered = AnsweredBy::Error;
-    }
-
     /// Notes that the first byte of the response can be sent; and when, if the others will take time.
     fn begin_response(&mut self, body: &ResponseBody) {
         self.tracer.stage(Stage::Sending);
@@ -372,7 +315,6 @@ impl Exchange {
         }
     }
 
-    /// Notes that the response ends before it is complete.
     pub(crate) fn note_truncated(&mut self) {
         self.entry.is_truncated = true;
         self.tracer.stage(Stage::Aborted);

@@ -1,8 +1,12 @@
 //! Explanations: how a request would be answered, without serving it (`check --explain`).
 //!
 //! Nothing here decides anything. `decide` chooses the route and looks for files, as it does for a request, and records the
-//! routes in a [`Trace`]; here its decision and the trace are rendered. No script is started. Not here: the layout of the
-//! explanation (the program).
+//! routes in a [`Trace`]; here its decision and the trace are rendered. No script is started.
+
+#![allow(
+    missing_docs,
+    reason = "a field has a comment where its name does not say the meaning"
+)]
 
 mod access;
 mod arrival;
@@ -40,13 +44,9 @@ pub struct Question {
     pub port: Option<u16>,
     /// Path and query, percent-encoded as a client sends them.
     pub target: String,
-    /// The method.
     pub method: String,
-    /// The header fields.
     pub fields: Vec<(String, String)>,
-    /// The address of the client.
     pub client: IpAddr,
-    /// The certificate of the client.
     pub certificate: ClientCertificate,
     /// The subject of the certificate, as RFC 4514 writes it; `None` if it does not matter.
     pub subject: Option<String>,
@@ -57,7 +57,6 @@ pub struct Question {
 /// How a request would be answered, and why.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// The scheme of the request.
     pub scheme: Scheme,
     /// The address at which it arrives; `None` if it is not known, and any address may be meant.
     pub address: Option<String>,
@@ -65,28 +64,21 @@ pub struct Explanation {
     pub site: Option<SiteChoice>,
     /// The resolutions: that of the path, and those of its index page and of its fallbacks, if there are any.
     pub rounds: Vec<Round>,
-    /// The answer.
     pub answer: ExplainedAnswer,
     /// Facts that the question leaves open and that may lead to another answer, a sentence each.
     pub notes: Vec<String>,
-    /// Whether the request would be written to the access log.
     pub is_logged: bool,
 }
 
-/// The site of a request, and why it was chosen.
 #[derive(Clone, Debug)]
 pub struct SiteChoice {
-    /// The place in the configuration.
     pub origin: String,
-    /// The host names.
     pub hosts: Vec<String>,
-    /// Why it was chosen, as text.
     pub reason: &'static str,
     /// The addresses on which it is served; empty for all.
     pub listen: Vec<String>,
 }
 
-/// One resolution of a path.
 #[derive(Clone, Debug)]
 pub struct Round {
     /// The decoded path before any rewrite.
@@ -99,7 +91,6 @@ pub struct Round {
     pub refused_link: Option<String>,
 }
 
-/// The step that is tried where a path leads to nothing.
 #[derive(Clone, Debug)]
 pub struct FallbackStep {
     /// The place in the configuration of the route with the fallback.
@@ -108,24 +99,17 @@ pub struct FallbackStep {
     pub to: Option<String>,
 }
 
-/// A route that was tried.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The place in the configuration.
     pub origin: String,
-    /// The administrator's comment on it.
     pub comment: Option<String>,
-    /// The names of the blocks that it uses.
     pub blocks: Vec<String>,
-    /// The pattern of its paths.
     pub pattern: String,
-    /// The effect on the request.
     pub outcome: StepOutcome,
     /// The changes to the response, one per line.
     pub changes: Vec<String>,
 }
 
-/// The effect of a route on a request.
 #[derive(Clone, Debug)]
 pub enum StepOutcome {
     /// The route does not match; the text says why.
@@ -134,57 +118,39 @@ pub enum StepOutcome {
     Set,
     /// The next route is tried with this path and query.
     Rewritten(String),
-    /// The route answers.
     Answers,
 }
 
-/// The answer to a request.
 #[derive(Clone, Debug)]
 pub enum ExplainedAnswer {
-    /// A file.
     File {
         /// 200, unless the method or a condition of the request calls for another one.
         status: u16,
-        /// The path of the file.
         file: PathBuf,
-        /// The media type.
         content_type: Option<String>,
     },
-    /// The listing of a directory.
     Listing(PathBuf),
-    /// The reply of a script.
     Script {
-        /// The script file.
         file: PathBuf,
-        /// The mode.
         mode: Mode,
-        /// SCRIPT_NAME.
         name: String,
-        /// PATH_INFO.
         path_info: Option<String>,
         /// The limits of its process, each as in the configuration.
         limits: Vec<String>,
     },
     /// A report about the server: its name, empty for the first page.
     Report(String),
-    /// A redirect.
     Redirect {
-        /// The status.
         status: u16,
-        /// The Location field.
         location: String,
     },
-    /// An error.
     Error {
-        /// The status.
         status: u16,
-        /// The text for the log.
         text: String,
     },
 }
 
 impl Explanation {
-    /// Whether the answer is not an error.
     #[must_use]
     pub fn is_served(&self) -> bool {
         !matches!(self.answer, ExplainedAnswer::Error { .. })
@@ -192,9 +158,7 @@ impl Explanation {
 }
 
 /// Explains how a request would be answered.
-///
-/// # Errors
-/// One line that says what is wrong with the question.
+/// Errors: one line that says what is wrong with the question.
 pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question) -> Result<Explanation, String> {
     let method = Method::from_bytes(question.method.as_bytes())
         .map_err(|_| format!("method {:?}: is not a method, as \"GET\" is", question.method))?;
@@ -227,7 +191,6 @@ pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question)
     Ok(explanation)
 }
 
-/// Explains a request that arrives at this address, or at any.
 fn explain_at(
     settings: &Settings,
     config: &Config,
@@ -235,27 +198,25 @@ fn explain_at(
     listener: Option<usize>,
     attributes: &mut RequestAttributes<'_>,
 ) -> Result<Explanation, String> {
-    let scheme = attributes.scheme;
+    let (scheme, claims) = (attributes.scheme, Claims::of(question, config));
     let https_port = match listener {
         Some(listener) => settings.listen[listener].redirect_to_https,
         None => https_port(&settings.listen),
     };
     if let Some(port) = https_port.filter(|_| scheme == Scheme::Http) {
-        let uri: Uri = question
-            .target
-            .parse()
-            .map_err(|error| format!("{}: {error}", question.target))?;
-        let site = config.site(0);
-        return Ok(render(
-            site,
-            &AskedFor::Https(port, Box::new(uri)),
-            *attributes,
-            &Claims::of(question, config),
-        ));
+        let target = &question.target;
+        let uri: Uri = target.parse().map_err(|error| format!("{target}: {error}"))?;
+        let asked_for = AskedFor::Https(port, Box::new(uri));
+        return Ok(render(config.site(0), &asked_for, *attributes, claims));
     }
     let (number, chosen) = match config.site_of_question(attributes.host, listener) {
         Ok(chosen) => chosen,
-        Err(misdirected) => return Ok(refused(scheme, &ClientFault::Misdirected(misdirected).into())),
+        Err(misdirected) => {
+            return Ok(without_routes(
+                scheme,
+                error(&ClientFault::Misdirected(misdirected).into()),
+            ));
+        }
     };
     let (site, settings_of_site) = (config.site(number), &settings.sites[number]);
     attributes.certificate = arrival::shown(
@@ -266,43 +227,35 @@ fn explain_at(
         settings_of_site,
     );
     let mut explanation = match target_of(&question.target) {
-        Err(fault) => refused(scheme, &fault),
-        Ok(target) => render(
-            site,
-            &AskedFor::Target(target),
-            *attributes,
-            &Claims::of(question, config),
-        ),
+        Err(fault) => without_routes(scheme, error(&fault)),
+        Ok(target) => render(site, &AskedFor::Target(target), *attributes, claims),
     };
     explanation.site = Some(SiteChoice {
         origin: site.origin.clone(),
-        hosts: site.hosts().to_vec(),
+        hosts: site.hosts.clone(),
         reason: chosen.reason(),
         listen: site.listen.clone(),
     });
     Ok(explanation)
 }
 
-/// The explanation of a request that reaches no route.
-fn refused(scheme: Scheme, fault: &Fault) -> Explanation {
+fn without_routes(scheme: Scheme, answer: ExplainedAnswer) -> Explanation {
     Explanation {
         scheme,
         address: None,
         site: None,
         rounds: Vec::new(),
-        answer: error(fault),
+        answer,
         notes: Vec::new(),
         is_logged: true,
     }
 }
 
-/// The target, if it is one that a client can send.
 fn target_of(text: &str) -> Result<Target, Fault> {
     let bad = |error: InvalidUri| TargetError::boxed(text, TargetProblem::NotAUri(Arc::new(error)));
     Ok(Target::from_uri(&text.parse().map_err(bad)?)?)
 }
 
-/// The routes that were tried, by resolution.
 #[derive(Default)]
 struct Rounds(Vec<Round>);
 
@@ -375,8 +328,7 @@ impl Rounds {
     }
 }
 
-/// Decides, asks the gate, and renders the decision and its trace.
-fn render(site: &Site, asked_for: &AskedFor, attributes: RequestAttributes<'_>, claims: &Claims<'_>) -> Explanation {
+fn render(site: &Site, asked_for: &AskedFor, attributes: RequestAttributes<'_>, mut claims: Claims<'_>) -> Explanation {
     let mut rounds = Rounds::default();
     let asked = RouteQuestion {
         asked_for,
@@ -387,24 +339,17 @@ fn render(site: &Site, asked_for: &AskedFor, attributes: RequestAttributes<'_>, 
         tracer: &Tracer::NONE,
     };
     let decision = decide(site, &asked, &mut rounds);
-    let path = match asked_for {
-        AskedFor::Target(target) => &*target.path,
-        AskedFor::Server | AskedFor::Https(..) => "",
-    };
+    let path = asked_for.target().map_or("", |target| &target.path);
     let is_logged = decision.adjustments.is_logged.unwrap_or(true);
-    let mut notes = Vec::new();
-    let answer = match claims.judge(&attributes, &decision.adjustments, &mut notes) {
+    let answer = match claims.judge(&attributes, &decision.adjustments) {
         Ok(()) => render_answer(site, path, decision, &attributes),
         Err(fault) => error(&fault),
     };
     Explanation {
-        scheme: attributes.scheme,
-        address: None,
-        site: None,
         rounds: rounds.0,
         is_logged,
-        answer,
-        notes,
+        notes: claims.notes,
+        ..without_routes(attributes.scheme, answer)
     }
 }
 
@@ -456,7 +401,6 @@ fn unexpected_answer() -> Fault {
     Fault::unexpected("no target leads to this answer")
 }
 
-/// The answer with a file, with the status and the media type of the response.
 fn sent(file: PathBuf, response: &Response<ResponseBody>) -> ExplainedAnswer {
     let content_type = response.headers().get(header::CONTENT_TYPE);
     ExplainedAnswer::File {
@@ -466,7 +410,6 @@ fn sent(file: PathBuf, response: &Response<ResponseBody>) -> ExplainedAnswer {
     }
 }
 
-/// `/srv/a/` → `/srv/a`
 fn without_slash(path: &Path) -> PathBuf {
     path.components().collect()
 }

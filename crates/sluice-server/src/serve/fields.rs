@@ -6,7 +6,6 @@ use std::rc::Rc;
 
 use http::HeaderMap;
 
-/// The fields of a request.
 pub(crate) enum Fields {
     /// Nobody else has them.
     Own(HeaderMap),
@@ -15,12 +14,10 @@ pub(crate) enum Fields {
 }
 
 impl Fields {
-    /// These fields.
     pub(crate) fn new(fields: HeaderMap) -> Fields {
         Fields::Own(fields)
     }
 
-    /// The fields for a script.
     pub(crate) fn share(&mut self) -> Rc<HeaderMap> {
         let fields = match self {
             Fields::Own(fields) => Rc::new(std::mem::take(fields)),

@@ -30,13 +30,6 @@ pub(crate) enum PendingResponse {
     Later(Pin<Box<dyn Future<Output = Response<Finish>>>>),
 }
 
-impl PendingResponse {
-    /// A response that is ready.
-    pub(crate) fn now(response: Response<Finish>) -> PendingResponse {
-        PendingResponse::Now(Some(response))
-    }
-}
-
 impl Future for PendingResponse {
     type Output = Result<Response<Finish>, Infallible>;
 
@@ -50,7 +43,6 @@ impl Future for PendingResponse {
     }
 }
 
-/// The response body as hyper gets it, with its exchange.
 pub(crate) struct Finish {
     body: ResponseBody,
     /// `None` after the end of the body.
@@ -63,7 +55,6 @@ pub(crate) struct Finish {
     is_delimited: bool,
 }
 
-/// State of a response that somebody watches.
 #[derive(Default)]
 struct WatchedResponse {
     /// `None` if nobody is shown the body, or once it has missed bytes of it.
@@ -103,7 +94,6 @@ impl Finish {
         }
     }
 
-    /// The connection has the last byte.
     fn note_end(&self) {
         if let Some(exchange) = &self.exchange {
             exchange.tracer.stage(Stage::Sent);

@@ -3,9 +3,8 @@
 //! Whether a request may have an answer is decided in one place ([`judge`]), which is pure: neither the disk nor the clock is asked, and nothing is noted. The
 //! gate asks for each answer, `check --explain` for the answer that it explains, a directory listing for each of its entries. What else may stop a request is
 //! asked here too: rates and throttles, the limits of its body. A request that must wait keeps its decision, and goes on with it. The functions of `carry_out`
-//! take a [`Passed`], and only this file makes one. Not here: who the user is (`authorize`).
+//! take a [`Passed`], and only this file makes one.
 
-use std::fmt;
 use std::sync::Arc;
 
 use sluice_access::control::AccessControl;
@@ -27,7 +26,6 @@ use crate::serve::waiting::Wait;
 /// Whether a request may have an answer, by what is known of it.
 pub(crate) enum Verdict<'a> {
     Pass,
-    /// The fault that the client gets instead.
     Refuse(Fault),
     /// The user of these rules decides, who is not known yet.
     NeedsUser(&'a Arc<AccessSettings>),
@@ -35,9 +33,7 @@ pub(crate) enum Verdict<'a> {
 
 impl Verdict<'_> {
     /// The verdict where nobody can find out who the user is.
-    ///
-    /// # Errors
-    /// The fault that the client gets instead of the answer.
+    /// Errors: the fault that the client gets instead of the answer.
     pub(crate) fn into_result(self) -> Result<(), Fault> {
         match self {
             Verdict::Pass => Ok(()),
@@ -67,7 +63,6 @@ pub(crate) fn judge<'a>(
         .unwrap_or(Verdict::Pass)
 }
 
-/// Checks that the client has a certificate where one is required.
 fn check_certificate(question: &RequestAttributes<'_>, adjustments: &Adjustments) -> Result<(), ClientFault> {
     if adjustments.client_certificates != Some(CertificateUse::Required) {
         return Ok(());
@@ -81,7 +76,6 @@ fn check_certificate(question: &RequestAttributes<'_>, adjustments: &Adjustments
     }
 }
 
-/// Judges by the access rules of one route.
 fn judge_rules<'a>(
     question: &RequestAttributes<'_>,
     access: &'a Arc<AccessSettings>,
@@ -135,16 +129,9 @@ fn is_of_connection(fault: &Fault) -> bool {
 /// The gate of a server: what it remembers of users.
 pub(crate) struct Gate {
     /// The proofs of users, for routes with access rules.
-    control: Arc<AccessControl>,
+    pub control: Arc<AccessControl>,
 }
 
-impl fmt::Debug for Gate {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Gate").finish_non_exhaustive()
-    }
-}
-
-/// An answer that has passed the gate.
 pub(crate) struct Passed(Answer);
 
 impl Passed {
@@ -160,9 +147,7 @@ impl Passed {
 
 impl Gate {
     /// The gate of a server.
-    ///
-    /// # Errors
-    /// The system gives no random bytes.
+    /// Errors: the system gives no random bytes.
     pub(crate) fn new() -> Result<Gate, String> {
         Ok(Gate {
             control: Arc::new(AccessControl::new()?),
@@ -170,10 +155,9 @@ impl Gate {
     }
 
     /// Lets the answer of a decision pass.
-    ///
-    /// # Errors
-    /// The fault of the verdict, or of a limit on requests; the client's, if its body is too large; or the fault that the decision came to. Or
-    /// what must be waited for, a password that is verified or a queue: then the request holds the decision, which passes here again.
+    /// Errors: the fault of the verdict, or of a limit on requests; the client's, if its body is too large; or the fault that the decision
+    /// came to. Or what must be waited for, a password that is verified or a queue: then the request holds the decision, which passes here
+    /// again.
     pub(crate) fn pass(
         &self,
         exchange: &mut Exchange,
@@ -193,16 +177,14 @@ impl Gate {
     }
 
     /// Lets the answer of a request pass that has waited. Its file is looked up behind the gate, so that it is not open during another wait.
-    ///
-    /// # Errors
-    /// As those of [`Gate::pass`].
+    /// Errors: as those of [`Gate::pass`].
     pub(crate) fn pass_held(
         &self,
         exchange: &mut Exchange,
         request: &mut Request,
         held: Box<HeldDecision>,
     ) -> Result<Passed, Wait> {
-        match self.check(exchange, request, held.adjustments()) {
+        match self.check(exchange, request, &held.adjustments) {
             Ok(()) => {
                 let answer = held.into_answer(request.site(), &request.question(exchange));
                 Ok(answer.map(Passed)?)
@@ -241,9 +223,7 @@ impl Gate {
     }
 
     /// Lets the file pass that a script names; what the routes changed for the script holds for the file too.
-    ///
-    /// # Errors
-    /// The fault of a check, or the script's: it named no such file.
+    /// Errors: the fault of a check, or the script's: it named no such file.
     pub(crate) fn pass_file(
         &self,
         exchange: &Exchange,
@@ -253,10 +233,5 @@ impl Gate {
         let question = request.question(exchange).attributes;
         judge(&question, &decision.adjustments, &request.identity).into_result()?;
         decision.answer.map(Passed)
-    }
-
-    /// The proofs of users, for reports.
-    pub(crate) fn control(&self) -> &Arc<AccessControl> {
-        &self.control
     }
 }

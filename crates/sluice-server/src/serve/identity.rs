@@ -1,6 +1,4 @@
 //! The users of a request, as far as they are known, and what one access rule says about them.
-//!
-//! Not here: finding out (`authorize`), and whether a request may have its answer (`gate`).
 
 use std::sync::Arc;
 
@@ -50,7 +48,6 @@ impl Identity {
         self.known.iter().find(is_same).map(|(_, known)| known)
     }
 
-    /// Notes what is known of the user of a source, in place of what was known before.
     pub(crate) fn note(&mut self, source: &Arc<UserSource>, known: KnownUser) {
         match self.known.iter_mut().find(|(other, _)| is_same_source(other, source)) {
             Some((_, earlier)) => *earlier = known,
@@ -58,7 +55,6 @@ impl Identity {
         }
     }
 
-    /// The permission that a rule gives a client.
     pub(crate) fn permission(&self, access: &AccessSettings, attributes: &RequestAttributes<'_>) -> Permission {
         let visitor = Visitor {
             client: attributes.known_client,
@@ -73,7 +69,6 @@ fn is_same_source(one: &Arc<UserSource>, other: &Arc<UserSource>) -> bool {
     Arc::ptr_eq(one, other) || one == other
 }
 
-/// The fault of a request without a user where one is needed.
 pub(crate) fn unauthorized(access: &AccessSettings, credentials: Credentials) -> ClientFault {
     // Where there are no passwords, there is nothing to ask for.
     if !access.source.asks_for_passwords() {
@@ -86,7 +81,6 @@ pub(crate) fn unauthorized(access: &AccessSettings, credentials: Credentials) ->
     }))
 }
 
-/// The fault of a client or user for whom the answer is not.
 pub(crate) fn denied(access: &AccessSettings, user: Option<&User>) -> ClientFault {
     ClientFault::Forbidden(Forbidden::NotPermitted(Box::new(NotPermitted {
         user: user.map(|user| (*user.name).into()),

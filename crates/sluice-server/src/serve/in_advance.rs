@@ -1,8 +1,7 @@
 //! Script processes before there is a request for them: which scripts have them, and the task that starts them.
 //!
 //! The scripts of a route with `min` are its `file` or `app`, its engines, and those that `proctor` names. They are looked for once a second, so
-//! that one that is installed later is found, and one that has changed is replaced. Not here: when processes are started
-//! (`sluice_script::pool::pools`), and how (`sluice_script::exchange::in_advance`).
+//! that one that is installed later is found, and one that has changed is replaced.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -59,7 +58,6 @@ pub(crate) fn prepare(config: &HeldConfig, resources: &Resources, lookups: &Rc<L
     }
 }
 
-/// Has another thread look up the scripts of a route.
 fn look_up(share: Share, config: &HeldConfig, place: (usize, usize), lookups: &Rc<Lookups>) {
     lookups.0.borrow_mut().insert(place, None);
     let (config, lookups) = (config.shared(), Rc::clone(lookups));
@@ -127,7 +125,6 @@ fn prepared_scripts(site: &Site, route: &Route, script: &Arc<ScriptRoute>) -> Ve
     prepared
 }
 
-/// A script whose processes are started and asked nothing.
 fn started(script: Script) -> Prepared {
     Prepared { script, target: None }
 }

@@ -1,6 +1,4 @@
 //! The line of an exchange in the access log, as it comes to be known.
-//!
-//! Here: which log gets it, and what only the log wants to know. Not here: what a line looks like (`sluice_log::Line`).
 
 use std::cell::OnceCell;
 use std::path::PathBuf;
@@ -23,19 +21,15 @@ use crate::serve::exchange::RequestLine;
 use crate::status::WorkerCounts;
 use crate::traffic_counts::{AnsweredBy, Encryption, Ended, ResponseTimes};
 
-/// The facts about an exchange for the access log.
 pub(crate) struct LogEntry {
     pub arrived: SystemTime,
     pub started: Instant,
     logs: Rc<[SiteLog]>,
     log: ChosenLog,
-    /// The name of the handler.
     handler: &'static str,
-    /// The user, if a route has asked for one.
     pub user: Option<Arc<str>>,
     /// The file behind the path, if the log wants to know it.
     file: Option<PathBuf>,
-    /// The fields that the log's format names.
     request_fields: RequestFields,
     response_fields: ResponseFields,
     /// Whether the client has left before the end of its request body. A response is made for one that has only closed its sending side.
@@ -43,22 +37,17 @@ pub(crate) struct LogEntry {
     /// `None` until a head is made, and for a client that has left; then the line has 499, nginx's status for a client that left before the answer.
     status: Option<StatusCode>,
     pub body_bytes: u64,
-    /// The kind of the answer, for the statistics.
     pub answered: AnsweredBy,
-    /// The number of its site among the series of counters.
     pub site: u16,
     /// When the first byte of the response could be sent; `None` if that was when the last one could.
     pub first_byte: Option<Duration>,
-    /// The time from the head of the request to its end.
     whole: Duration,
     pub is_truncated: bool,
-    /// The last exchange of its connection.
     pub is_last: bool,
     /// The request had a usable head. Otherwise it has no time.
     pub has_head: bool,
 }
 
-/// The log that gets the line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ChosenLog {
     /// The server's own, until a site is found.
@@ -80,7 +69,6 @@ impl ChosenLog {
 }
 
 impl LogEntry {
-    /// An entry for the server's own log.
     pub(crate) fn new(config: &HeldConfig, fields: &HeaderMap, arrival: Arrival) -> LogEntry {
         let log = ChosenLog::Server.of(&config.logs);
         let names = log.map_or(&[][..], |log| &log.format.request_fields);
@@ -148,7 +136,6 @@ impl LogEntry {
         self.response_fields = kept;
     }
 
-    /// Adds the exchange, which ends, to the counters of a worker.
     pub(crate) fn count(&self, counts: &WorkerCounts, client: &Client, line: &RequestLine, progress: &Progress) {
         let encryption = match &client.tls_info {
             None => Encryption::None,
@@ -173,17 +160,14 @@ impl LogEntry {
         });
     }
 
-    /// Notes that the exchange ends now.
     pub(crate) fn end(&mut self) {
         self.whole = self.elapsed();
     }
 
-    /// The time since the request's head was complete.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Writes the line to the log of a worker.
     pub(crate) fn write(&self, worker: usize, id: UniqueId, client: &Client, line: &RequestLine) {
         let Some(log) = self.log.of(&self.logs) else { return };
         let name = client.known_name();
@@ -211,7 +195,6 @@ impl LogEntry {
         self.status.is_none() && !self.has_left
     }
 
-    /// Whether there was a response.
     pub(crate) fn has_head(&self) -> bool {
         self.status.is_some()
     }

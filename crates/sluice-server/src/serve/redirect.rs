@@ -8,7 +8,8 @@ use sluice_http::fault::{ClientFault, Fault, ServerFault};
 use sluice_http::target::{Target, encode};
 use sluice_settings::rule::Replacement;
 
-/// The status and Location of a redirect.
+use crate::serve::client::HTTPS_PORT;
+
 pub(crate) struct Redirect {
     pub status: StatusCode,
     pub location: HeaderValue,
@@ -20,7 +21,6 @@ impl Redirect {
         Ok(Redirect { status, location })
     }
 
-    /// Makes the response.
     pub(crate) fn respond(self) -> Response<ResponseBody> {
         // An empty body, not `ResponseBody::Empty`, so that HEAD and GET have the same Content-Length: 0 (RFC 9110 §9.3.2).
         let mut response = Response::new(ResponseBody::Whole(Bytes::new().into()));
@@ -61,7 +61,6 @@ pub(crate) fn to_directory(requested: &Target) -> Result<Redirect, Fault> {
 
 /// Redirects to the same URL with https; the client repeats method and body (RFC 9110 §15.4.9).
 pub(crate) fn to_https(host: &str, port: u16, uri: &Uri) -> Result<Redirect, Fault> {
-    const HTTPS_PORT: u16 = 443;
     if host.is_empty() {
         return Err(ClientFault::NoHostForHttps.into());
     }

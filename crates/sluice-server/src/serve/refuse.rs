@@ -1,6 +1,4 @@
 //! Faults as responses: logged, and answered with the error page that the site wants.
-//!
-//! Not here: what an error page looks like (`error_page`), which faults are logged and how often (`fault_log`).
 
 use std::fmt::Display;
 
@@ -16,6 +14,7 @@ use crate::serve::error_page::{self, PageSubject};
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
 use crate::serve::route_of_fault::RouteOfFault;
+use crate::traffic_counts::AnsweredBy;
 
 /// The response to a request whose head has a fault, as the site wants it if the head names one.
 pub(crate) fn head(
@@ -26,17 +25,16 @@ pub(crate) fn head(
 ) -> Response<ResponseBody> {
     let config = exchange.context.config();
     let host = host(exchange.line.version, &exchange.line.uri, fields).ok();
+    let listener = connection.peer().listener();
     let site = host
         .as_deref()
-        .and_then(|host| config.site_of_request(host, connection.peer().listener()).ok());
-    let host = host.unwrap_or_default();
-    let mut response = match site {
-        Some(site) => refuse(exchange, fault, None, &config.site(site).errors, &host, fields),
-        None => refuse(exchange, fault, None, &ErrorSettings::default(), &host, fields),
-    };
+        .and_then(|host| config.site_of_request(host, listener).ok());
+    let usual = ErrorSettings::default();
+    let errors = site.map_or(&usual, |(site, _)| &config.site(site).errors);
+    let mut response = refuse(exchange, fault, None, errors, &host.unwrap_or_default(), fields);
     // In HTTP/2, which ends bodies by frames, there is no such fault.
     if fault.ends_connection() {
-        exchange.set_last();
+        exchange.entry.is_last = true;
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
     }
@@ -45,7 +43,7 @@ pub(crate) fn head(
 
 /// The response to a request that was refused, or could not be served, as its site wants it.
 pub(crate) fn request(exchange: &mut Exchange, request: &Request, fault: &Fault) -> Response<ResponseBody> {
-    exchange.note_error();
+    exchange.entry.answered = AnsweredBy::Error;
     let route = RouteOfFault::of(exchange, request, fault);
     let errors = &request.site().errors;
     refuse(exchange, fault, route.as_ref(), errors, &request.host, &request.fields)
@@ -60,7 +58,7 @@ fn refuse(
     fields: &HeaderMap,
 ) -> Response<ResponseBody> {
     if fault.is_departure() {
-        exchange.note_departure();
+        exchange.entry.has_left = true;
     }
     exchange.report(fault, route.map(|route| route as &dyn Display));
     let detail = PageDetail::of(settings.detail, exchange, host, fields);

@@ -1,8 +1,8 @@
 //! Reports about the server as an answer: who asks, and whether they may without a password.
 //!
-//! A client that is let in by its address alone could be made to ask by a page of another site, whose host suddenly has the address of
-//! this machine (DNS rebinding); or it could be a proxy of this machine, and so everybody. Such requests are refused here. A client of this machine
-//! may be a script of any site: without a user it gets totals only ([`Extent`]). Not here: the reports (`reports`).
+//! A client that is let in by its address alone could be made to ask by a page of another site, whose host suddenly has the address of this machine
+//! (DNS rebinding); or it could be a proxy of this machine, and so everybody. Such requests are refused here. A client of this machine may be a
+//! script of any site: without a user it gets totals only ([`Extent`]).
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -23,9 +23,8 @@ use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
 
 /// The response with a report, or that of an action.
-///
-/// # Errors
-/// The client's: there is no such report (404), the method is not served (405), the action is refused (403); or the server's.
+/// Errors of the client: there is no such report (404), the method is not served (405), the action is refused (403); or the
+/// server's.
 pub(crate) async fn respond(
     exchange: &Exchange,
     request: &mut Request,
@@ -83,7 +82,6 @@ fn is_own_address(mut address: SocketAddr) -> bool {
     !bound.is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable)
 }
 
-/// Checks a request without a user.
 fn check_address(exchange: &Exchange, request: &Request) -> Result<(), Fault> {
     let client = &exchange.client;
     let refuse = |forbidden| Err(ClientFault::Forbidden(forbidden).into());

@@ -1,6 +1,4 @@
 //! The request of an exchange as the routes see it: what the client asked for, or what a script's local redirect made of it.
-//!
-//! Here: reading it from the head. Not here: what answers it (`decide`).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,32 +32,25 @@ use crate::serve::watched;
 /// The methods named to a client that asks for a tunnel (405).
 const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
 
-/// A request whose head has been read.
 pub(crate) struct Request {
     pub config: Rc<HeldConfig>,
-    /// The number of its site.
     pub site: usize,
-    /// The state of the client's certificate, by the authorities of the site.
     pub certificate: ClientCertificate,
     pub asked_for: AskedFor,
     pub method: Method,
     pub fields: Fields,
     pub host: Rc<str>,
     pub body: Option<RequestBody>,
-    /// The users of the request, as far as a route has asked.
     pub identity: Identity,
-    /// The user to whom the answer was granted.
     pub granted: Option<Granted>,
-    /// The decision, while the request waits at the gate.
     pub held: Option<Box<HeldDecision>>,
 }
 
 impl Request {
     /// Reads the head of the client's request. The fields move to the request if there is no fault.
-    ///
-    /// # Errors
-    /// The client's: no usable host or target (400), a host that is not served on this address or at all (421), too many fields (431),
-    /// a body with another transfer coding than chunked (501), a tunnel is asked for (405), a malformed field of HTTP/2 (400).
+    /// Errors of the client: no usable host or target (400), a host that is not served on this address or at all (421), too many
+    /// fields (431), a body with another transfer coding than chunked (501), a tunnel is asked for (405), a malformed field of HTTP/2
+    /// (400).
     pub(crate) fn read(
         exchange: &Exchange,
         connection: &Rc<Connection>,
@@ -134,7 +125,6 @@ impl Request {
         })
     }
 
-    /// The question that the decision answers.
     pub(crate) fn question<'a>(&'a self, exchange: &'a Exchange) -> RouteQuestion<'a> {
         RouteQuestion {
             asked_for: &self.asked_for,
@@ -153,44 +143,29 @@ impl Request {
         }
     }
 
-    /// The site that serves it.
     pub(crate) fn site(&self) -> &Arc<Site> {
         self.config.site(self.site)
     }
 
     /// The path that it asks for. `None` if it is not about a path of the site.
     pub(crate) fn target_path(&self) -> Option<&str> {
-        match &self.asked_for {
-            AskedFor::Target(target) => Some(&target.path),
-            AskedFor::Server | AskedFor::Https(..) => None,
-        }
+        Some(&self.asked_for.target()?.path)
     }
 
-    /// The path, for messages.
     pub(crate) fn path(&self) -> &str {
         self.target_path().unwrap_or("*")
     }
 
-    /// The target as it was sent, for messages.
     pub(crate) fn raw_target(&self) -> &str {
-        match &self.asked_for {
-            AskedFor::Target(target) => &target.raw,
-            AskedFor::Server | AskedFor::Https(..) => "*",
-        }
+        self.asked_for.target().map_or("*", |target| &target.raw)
     }
 
-    /// The query, if there is one.
     pub(crate) fn query(&self) -> Option<&str> {
-        match &self.asked_for {
-            AskedFor::Target(target) => target.query.as_deref(),
-            AskedFor::Server | AskedFor::Https(..) => None,
-        }
+        self.asked_for.target()?.query.as_deref()
     }
 
     /// Applies the bounds that routes set on its body.
-    ///
-    /// # Errors
-    /// The client's: it announced a larger body (413).
+    /// Errors of the client: it announced a larger body (413).
     pub(crate) fn bound_body(&mut self, bounds: BodyBounds) -> Result<(), Fault> {
         match (&self.asked_for, &mut self.body) {
             (AskedFor::Target(_), Some(body)) => body.bound(bounds.within(&self.config.limits)),
@@ -200,9 +175,7 @@ impl Request {
     }
 
     /// Follows a script's local redirect: as if a client had asked for this target by GET, without a body (RFC 3875 §6.2.2).
-    ///
-    /// # Errors
-    /// The script's: the target is not valid.
+    /// Errors of the script: the target is not valid.
     pub(crate) fn redirect(&mut self, target: &str) -> Result<(), Fault> {
         let target = Target::parse(target).map_err(ScriptFault::BadLocalRedirect)?;
         self.asked_for = AskedFor::Target(target);
@@ -219,9 +192,7 @@ impl Request {
 }
 
 /// Chooses the site for a host, and has the worker remember what the text that names it leads to.
-///
-/// # Errors
-/// The client's: the host is not served on this address or at all (421).
+/// Errors of the client: the host is not served on this address or at all (421).
 fn choose_site(
     exchange: &Exchange,
     config: &Rc<HeldConfig>,
@@ -234,9 +205,8 @@ fn choose_site(
         let site = config.site_of_redirect(host, listener);
         return site.map_err(ClientFault::Misdirected);
     }
-    let site = config
-        .site_of_request(host, listener)
-        .map_err(ClientFault::Misdirected)?;
+    let chosen = config.site_of_request(host, listener);
+    let (site, _) = chosen.map_err(ClientFault::Misdirected)?;
     // Of an authority, `sluice_http::host::host` has made the field.
     if let Some(text) = known_hosts::text(exchange.line.version, &exchange.line.uri, fields)
         && let Some(field) = fields.get(header::HOST).filter(|field| field.as_bytes() == text)
@@ -328,7 +298,6 @@ fn asked_for(line: &RequestLine) -> Result<AskedFor, Fault> {
     }
 }
 
-/// Whether a path and query does not begin with a slash.
 fn has_no_slash(uri: &Uri) -> bool {
     uri.path_and_query()
         .is_some_and(|target| !target.as_str().starts_with('/'))

@@ -1,7 +1,6 @@
 //! Rates and throttles at the gate: how many requests of a route are answered.
 //!
-//! An exchange counts once for each rate, and takes one permit of each throttle, which it holds until its response has been sent. Not here:
-//! counting (`sluice_access`).
+//! An exchange counts once for each rate, and takes one permit of each throttle, which it holds until its response has been sent.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +18,6 @@ use crate::serve::watched::note_access;
 /// After this time a client may retry that found no room.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// A place in the queue of a throttle.
 pub(crate) struct Queued {
     settings: Arc<ThrottleSettings>,
     throttle: Arc<Throttle>,
@@ -27,9 +25,7 @@ pub(crate) struct Queued {
 }
 
 /// Counts a request of a client.
-///
-/// # Errors
-/// The client's (429): it has none left.
+/// Errors: the client's (429): it has none left.
 pub(crate) fn count(exchange: &mut Exchange, request: &Request, settings: &Arc<RateSettings>) -> Result<(), Fault> {
     let mut counted = exchange.limits.iter().flat_map(|limits| &limits.counted);
     if counted.any(|other| Arc::ptr_eq(other, settings)) {
@@ -53,18 +49,13 @@ pub(crate) fn count(exchange: &mut Exchange, request: &Request, settings: &Arc<R
             }))
         })?;
     }
-    exchange
-        .limits
-        .get_or_insert_default()
-        .counted
-        .push(Arc::clone(settings));
+    let limits = exchange.limits.get_or_insert_default();
+    limits.counted.push(Arc::clone(settings));
     Ok(())
 }
 
 /// Takes a permit of a throttle, or a place in its queue, which is the result.
-///
-/// # Errors
-/// The client's (503): the queue is full.
+/// Errors: the client's (503): the queue is full.
 pub(crate) fn enter(
     exchange: &mut Exchange,
     request: &Request,
@@ -90,11 +81,8 @@ pub(crate) fn enter(
     });
     match entered {
         Entered::Permit(permit) => {
-            exchange
-                .limits
-                .get_or_insert_default()
-                .permits
-                .push((Arc::clone(settings), permit));
+            let limits = exchange.limits.get_or_insert_default();
+            limits.permits.push((Arc::clone(settings), permit));
             Ok(None)
         }
         Entered::Place(place) => Ok(Some(Queued {
@@ -108,9 +96,7 @@ pub(crate) fn enter(
 
 impl Queued {
     /// Waits for the permit, and gives it to the exchange.
-    ///
-    /// # Errors
-    /// The client's (503): it has waited for too long.
+    /// Errors: the client's (503): it has waited for too long.
     pub(crate) async fn wait(self, exchange: &mut Exchange) -> Result<(), Fault> {
         let Queued {
             settings,
@@ -121,16 +107,12 @@ impl Queued {
         let waited = timeout(settings.queue_timeout, place.wait()).await;
         exchange.tracer.stage(Stage::Checking);
         note_access(exchange, || {
-            let said = if matches!(waited, Ok(Some(_))) {
-                "there is room"
-            } else {
-                "refused"
+            let said = match waited {
+                Ok(Some(_)) => "there is room",
+                Ok(None) | Err(_) => "refused",
             };
-            format!(
-                "throttle ({}): {said} after {:.1?} in the queue",
-                settings.origin,
-                began.elapsed()
-            )
+            let (origin, waited) = (&settings.origin, began.elapsed());
+            format!("throttle ({origin}): {said} after {waited:.1?} in the queue")
         });
         match waited {
             Ok(Some(permit)) => {
@@ -139,10 +121,8 @@ impl Queued {
             }
             Ok(None) | Err(_) => {
                 throttle.note_timeout();
-                Err(throttled(
-                    &settings,
-                    &format!(" after {:.1?} in the queue", settings.queue_timeout),
-                ))
+                let how = format!(" after {:.1?} in the queue", settings.queue_timeout);
+                Err(throttled(&settings, &how))
             }
         }
     }

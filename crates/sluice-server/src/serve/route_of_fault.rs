@@ -1,7 +1,6 @@
 //! The route that causes a 404, for the log.
 //!
-//! The path is resolved once more, because 404s are rare and a request that is served must not pay for a name that nobody reads. Not
-//! here: the routes of an explanation (`explain`).
+//! The path is resolved once more, because 404s are rare and a request that is served must not pay for a name that nobody reads.
 
 use std::fmt;
 
@@ -10,11 +9,9 @@ use sluice_http::target::Target;
 
 use crate::dispatch::resolve::Trace;
 use crate::dispatch::route::Route;
-use crate::serve::decide::AskedFor;
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
 
-/// The route that answered a request, and the one that rewrote its path.
 #[derive(Default)]
 pub(crate) struct RouteOfFault {
     /// The pattern and the place of the route. `None` if no route answers: the path names a file below the root.
@@ -26,19 +23,13 @@ pub(crate) struct RouteOfFault {
 impl RouteOfFault {
     /// The route that caused a 404. `None` for other faults, for one that names its route itself, and if no route took part.
     pub(crate) fn of(exchange: &Exchange, request: &Request, fault: &Fault) -> Option<RouteOfFault> {
-        let AskedFor::Target(target) = &request.asked_for else {
-            return None;
-        };
+        let target = request.asked_for.target()?;
         if !fault.is_absent() {
             return None;
         }
         let mut route = RouteOfFault::default();
-        let attributes = request.question(exchange).attributes;
-        let query = target.query.as_deref();
-        request
-            .site()
-            .resolve(&target.path, query, Some(&attributes), &mut route)
-            .ok()?;
+        let question = request.question(exchange);
+        request.site().resolve(question.asked(target), &mut route).ok()?;
         (route.answer.is_some() || route.rewrite.is_some()).then_some(route)
     }
 }

@@ -1,6 +1,4 @@
 //! The things that a request waits for, before its answer passes the gate or while it is carried out.
-//!
-//! Not here: waiting (`carry_out`).
 
 use sluice_files::cache_work::PendingVariant;
 use sluice_files::foreign::Share;
@@ -14,19 +12,14 @@ use crate::serve::decide::held::{HeldFile, HeldUp};
 use crate::serve::decide::{ReportAnswer, ScriptTarget};
 use crate::serve::request_limits::Queued;
 
-/// Why a request has no response yet.
 pub(crate) enum Wait {
     /// The client gets an error; there is nothing to wait for.
     Refused(Fault),
-    /// A thread verifies a password.
     Password(Box<Verification>),
-    /// An authentication agent answers.
     Agent(Box<PendingAnswer>),
     /// A thread looks up files whose file system may not answer.
     Elsewhere(Box<LeftLookup>),
-    /// The queue of a throttle.
     Throttle(Box<Queued>),
-    /// A file whose compressed variant is being made.
     Variant(Box<PendingVariant>),
     Listing(Box<ListingRequest>),
     Report(Box<ReportAnswer>),
@@ -35,27 +28,22 @@ pub(crate) enum Wait {
 
 /// A lookup that an event loop has left to another thread, because its file system may not answer.
 pub(crate) struct LeftLookup {
-    /// Where the thread belongs.
     pub share: Share,
     pub lookup: Lookup,
 }
 
-/// The use of a lookup.
 pub(crate) enum Lookup {
     Decision,
     /// The file of a decision that has passed the gate.
     Held(HeldFile),
-    /// A file that a script names.
     SendFile(Box<SendFile>),
 }
 
 impl Wait {
-    /// Another thread looks something up.
     pub(crate) fn for_lookup(share: Share, lookup: Lookup) -> Wait {
         Wait::Elsewhere(Box::new(LeftLookup { share, lookup }))
     }
 
-    /// Whether the answer has not passed the gate yet.
     pub(crate) fn is_for_gate(&self) -> bool {
         matches!(self, Wait::Password(_) | Wait::Agent(_) | Wait::Throttle(_))
     }

@@ -1,8 +1,6 @@
 //! The texts of the events of an exchange, for WATCH.
 //!
-//! Each function costs one comparison while nobody watches. Here: heads, the line of the log, where the time went. Not
-//! here: the site and what answers (`watched_decision`), the routes that are tried (`watched_routes`), access and limits, whose events are noted where they are decided (`authorize`,
-//! `request_limits`), and who is shown an event (`sluice_watch`).
+//! Each function costs one comparison while nobody watches.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -19,7 +17,6 @@ use sluice_watch::{Direction, Item, Items, Scanned};
 use crate::fault_log::Logged;
 use crate::serve::exchange::{Exchange, RequestLine};
 
-/// The modules that events name.
 pub(crate) mod module {
     pub(crate) const REQUEST: &str = "request";
     pub(crate) const DECIDE: &str = "decide";
@@ -28,7 +25,6 @@ pub(crate) mod module {
     pub(crate) const LOG: &str = "log";
 }
 
-/// The head of the request.
 pub(crate) fn request_head(exchange: &Exchange, fields: &HeaderMap) {
     let tracer = &exchange.tracer;
     let Some(masks) = tracer.masks() else { return };
@@ -59,7 +55,6 @@ fn add_fields(text: &mut String, masks: &Masks, fields: &HeaderMap) {
     }
 }
 
-/// The mask of a body with this head.
 pub(crate) fn body_mask(masks: &Masks, fields: &HeaderMap) -> BodyMask {
     let kind = fields
         .get(header::CONTENT_TYPE)
@@ -67,38 +62,30 @@ pub(crate) fn body_mask(masks: &Masks, fields: &HeaderMap) -> BodyMask {
     masks.body(kind.as_deref(), fields.contains_key(header::CONTENT_ENCODING))
 }
 
-/// Notes the decision about access.
 pub(crate) fn note_access(exchange: &Exchange, text: impl FnOnce() -> String) {
     exchange.tracer.note(Item::Authorization, module::ACCESS, text);
 }
 
 /// The path that a script names instead of a reply; it is decided on as if a client had asked for it.
 pub(crate) fn local_redirect(exchange: &Exchange, target: &str) {
-    exchange.tracer.note(Item::Mapping, module::DECIDE, || {
-        mask(
-            exchange,
-            &format!("the script names another path (local redirect): {target}"),
-        )
+    note_masked(exchange, Item::Mapping, module::DECIDE, || {
+        format!("the script names another path (local redirect): {target}")
     });
 }
 
-/// The file that a script names instead of a body; `fields` are those of its reply.
 pub(crate) fn send_file(exchange: &Exchange, fields: &HeaderMap) {
-    exchange.tracer.note(Item::Mapping, module::DECIDE, || {
-        let named: Vec<_> = SEND_FILE_FIELDS
-            .iter()
-            .filter_map(|name| {
-                Some(format!(
-                    "{name}: {}",
-                    String::from_utf8_lossy(fields.get(name)?.as_bytes())
-                ))
-            })
-            .collect();
-        mask(exchange, &format!("the script names a file: {}", named.join(", ")))
+    note_masked(exchange, Item::Mapping, module::DECIDE, || {
+        let named = |name| {
+            Some(format!(
+                "{name}: {}",
+                String::from_utf8_lossy(fields.get(&name)?.as_bytes())
+            ))
+        };
+        let named: Vec<_> = SEND_FILE_FIELDS.into_iter().filter_map(named).collect();
+        format!("the script names a file: {}", named.join(", "))
     });
 }
 
-/// The head of the response, with the length that hyper will add.
 pub(crate) fn response_head(exchange: &Exchange, response: &Response<ResponseBody>, length: Option<u64>) {
     let tracer = &exchange.tracer;
     let Some(masks) = tracer.masks() else { return };
@@ -106,10 +93,8 @@ pub(crate) fn response_head(exchange: &Exchange, response: &Response<ResponseBod
     tracer.note(Item::ResponseHead, module::RESPONSE, || {
         let mut text = status.to_string();
         add_fields(&mut text, masks, response.headers());
-        match length {
-            Some(_) if response.headers().contains_key(header::CONTENT_LENGTH) => {}
-            Some(bytes) => drop(write!(text, "\ncontent-length: {bytes}")),
-            None => {}
+        if let Some(bytes) = length.filter(|_| !response.headers().contains_key(header::CONTENT_LENGTH)) {
+            let _ = write!(text, "\ncontent-length: {bytes}");
         }
         text
     });
@@ -126,16 +111,12 @@ pub(crate) fn skip_octets_shown_to_nobody(exchange: &Exchange, connection: &Conn
 /// Bytes of a chunk of a watched response at most: the work for one is bounded.
 pub(crate) const CHUNK_BYTES_MAX: usize = 32 << 10;
 
-/// The mask of the response's body, if somebody is shown it.
 pub(crate) fn response_mask(exchange: &Exchange, fields: &HeaderMap) -> Option<BodyMask> {
-    let masks = exchange
-        .tracer
-        .masks()
-        .filter(|_| exchange.tracer.wants(Item::ResponseBody))?;
-    Some(body_mask(masks, fields))
+    let masks = exchange.tracer.masks()?;
+    let is_shown = exchange.tracer.wants(Item::ResponseBody);
+    is_shown.then(|| body_mask(masks, fields))
 }
 
-/// A chunk of the body that the connection gets.
 pub(crate) fn response_body(exchange: &Exchange, mask: &mut BodyMask, bytes: &[u8]) -> Scanned {
     let copy = |copy: &mut [u8]| mask.apply(copy);
     exchange
@@ -150,47 +131,35 @@ pub(crate) fn response_wait(exchange: &Exchange) -> Option<Duration> {
         .bytes_wait(Items::of(&[Item::Mailbox, Item::ResponseBody]))
 }
 
-/// A fault, and what the server log says of it.
 pub(crate) fn fault(exchange: &Exchange, fault: &Fault, text: &dyn std::fmt::Display, logged: Logged) {
-    let tracer = &exchange.tracer;
-    if tracer.is_none() {
-        return;
-    }
-    tracer.note(Item::Errors, module::LOG, || {
+    note_masked(exchange, Item::Errors, module::LOG, || {
         let culprit = match fault.culprit() {
             Culprit::Client => "the client's",
             Culprit::Script => "the script's",
             Culprit::Server => "the server's",
         };
-        mask(
-            exchange,
-            &format!("fault, {culprit}, status {}: {fault}", fault.status().as_u16()),
-        )
+        format!("fault, {culprit}, status {}: {fault}", fault.status().as_u16())
     });
-    tracer.note(Item::Log, module::LOG, || {
-        let said = match logged {
-            Logged::At(level) => format!("server log, {level}: {text}"),
-            Logged::Suppressed => format!("server log: nothing, because there were too many such lines: {text}"),
-        };
-        mask(exchange, &said)
+    note_masked(exchange, Item::Log, module::LOG, || match logged {
+        Logged::At(level) => format!("server log, {level}: {text}"),
+        Logged::Suppressed => format!("server log: nothing, because there were too many such lines: {text}"),
     });
 }
 
 /// The client left before it had the whole response, of which so many bytes, if that is known, were not even handed to its connection.
 pub(crate) fn left(exchange: &Exchange, rest: Option<u64>) {
     exchange.tracer.note(Item::Errors, module::RESPONSE, || {
-        let sent = exchange.body_bytes();
-        let rest = rest.map_or_else(
-            || "its end was not known".to_owned(),
-            |rest| format!("{rest} were left"),
-        );
+        let sent = exchange.entry.body_bytes;
+        let rest = match rest {
+            None => "its end was not known".to_owned(),
+            Some(rest) => format!("{rest} were left"),
+        };
         format!(
             "the client left before the response was complete: its connection had got {sent} bytes of the body, {rest}"
         )
     });
 }
 
-/// The end of the exchange: its line in the access log, and where its time went.
 pub(crate) fn end(exchange: &Exchange, line: impl FnOnce(&Masks) -> Option<String>, has_head: bool) {
     let tracer = &exchange.tracer;
     let Some(masks) = tracer.masks() else { return };
@@ -207,11 +176,9 @@ pub(crate) fn end(exchange: &Exchange, line: impl FnOnce(&Masks) -> Option<Strin
     tracer.end_stages(module::RESPONSE);
 }
 
-/// A text without the values of secrets in its targets.
-pub(crate) fn mask(exchange: &Exchange, text: &str) -> String {
-    exchange
-        .tracer
-        .masks()
-        .map(|masks| masks.text(text))
-        .unwrap_or_default()
+/// Notes an event whose text may have values of secrets in its targets.
+pub(crate) fn note_masked(exchange: &Exchange, item: Item, module: &'static str, text: impl FnOnce() -> String) {
+    let masks = exchange.tracer.masks();
+    let masked = || masks.map(|masks| masks.text(&text())).unwrap_or_default();
+    exchange.tracer.note(item, module, masked);
 }

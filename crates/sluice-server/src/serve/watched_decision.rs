@@ -1,6 +1,6 @@
 //! The events of a decision for WATCH: the site of the request, and what answers.
 //!
-//! Each function costs one comparison while nobody watches. Not here: the routes that are tried (`watched_routes`), the rest of an exchange (`watched`).
+//! Each function costs one comparison while nobody watches.
 
 use std::fmt::Write as _;
 
@@ -10,16 +10,15 @@ use crate::dispatch::Site;
 use crate::serve::decide::{Answer, AskedFor, Decision};
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
-use crate::serve::watched::{mask, module};
+use crate::serve::watched::{module, note_masked};
 
-/// The site that serves the request.
 pub(crate) fn site(exchange: &Exchange, request: &Request, listener: usize) {
     let tracer = &exchange.tracer;
     if tracer.is_none() {
         return;
     }
     let site = request.site();
-    let name = site.hosts().first().map_or("*", String::as_str);
+    let name = site.label();
     let names = request.config.watched_names(request.site, listener);
     tracer.know(|facts| facts.site = Some(names));
     tracer.note(Item::Mapping, module::DECIDE, || {
@@ -39,7 +38,6 @@ pub(crate) fn site(exchange: &Exchange, request: &Request, listener: usize) {
     });
 }
 
-/// The answer.
 pub(crate) fn decision(exchange: &Exchange, request: &Request, site: &Site, decision: &Decision<'_>) {
     let tracer = &exchange.tracer;
     if tracer.is_none() {
@@ -48,20 +46,18 @@ pub(crate) fn decision(exchange: &Exchange, request: &Request, site: &Site, deci
     if let Ok(Answer::Script(script)) = &decision.answer {
         tracer.know(|facts| facts.script = Some(script.script.file.display().to_string()));
     }
-    tracer.note(Item::Mapping, module::DECIDE, || {
+    note_masked(exchange, Item::Mapping, module::DECIDE, || {
         let file = || {
             let file = decision.file(site, request.path());
             file.map_or_else(String::new, |file| format!(" {}", file.display()))
         };
-        let text = match &decision.answer {
+        match &decision.answer {
             Ok(answer) => answer_text(answer, file),
             Err(fault) => format!("answer: error {}: {fault}{}", fault.status().as_u16(), behind(&file())),
-        };
-        mask(exchange, &text)
+        }
     });
 }
 
-/// The file or directory of a path that leads to an error.
 fn behind(file: &str) -> String {
     match file {
         "" => String::new(),

@@ -1,8 +1,5 @@
 //! The routes that are tried for a request, for WATCH. `check --explain` shows the same (`explain`).
 
-use std::cell::RefCell;
-use std::fmt;
-
 use sluice_http::fault::Absent;
 use sluice_http::target::Target;
 use sluice_settings::rule::{Adjustments, Miss};
@@ -17,9 +14,8 @@ use crate::serve::watched::module;
 pub(crate) struct WatchedRoutes<'a> {
     site: &'a Site,
     tracer: &'a Tracer,
-    /// The path that the routes are compared with.
     path: String,
-    lines: RefCell<Vec<String>>,
+    lines: Vec<String>,
 }
 
 impl<'a> WatchedRoutes<'a> {
@@ -28,29 +24,26 @@ impl<'a> WatchedRoutes<'a> {
             site,
             tracer,
             path: String::new(),
-            lines: RefCell::default(),
+            lines: Vec::new(),
         }
     }
 
-    /// Shows what was noted.
     pub(crate) fn show(self) {
-        for line in self.lines.take() {
+        for line in self.lines {
             self.tracer.note(Item::Mapping, module::DECIDE, || line);
         }
     }
 
-    fn note(&self, text: fmt::Arguments<'_>) {
-        let masks = self.tracer.masks();
-        let masked = masks.map(|masks| masks.text(&text.to_string()));
-        self.lines.borrow_mut().push(masked.unwrap_or_default());
+    fn note(&mut self, text: &str) {
+        let masked = self.tracer.masks().map(|masks| masks.text(text));
+        self.lines.push(masked.unwrap_or_default());
     }
 
     /// Notes what a route does. Its number counts from 1, as in the file.
-    fn note_route(&self, route: &Route, effect: fmt::Arguments<'_>, changes: &[String]) {
+    fn note_route(&mut self, route: &Route, effect: &str, changes: &[String]) {
         let mut routes = self.site.routes.iter();
-        let number = routes
-            .position(|other| std::ptr::eq(other, route))
-            .map_or(0, |at| at + 1);
+        let place = routes.position(|other| std::ptr::eq(other, route));
+        let number = place.map_or(0, |place| place + 1);
         let changes = match changes {
             [] => String::new(),
             changes => format!("\nset: {}", changes.join("; ")),
@@ -63,7 +56,7 @@ impl<'a> WatchedRoutes<'a> {
         } = route;
         let comment = comment.as_ref().map(|comment| format!(", {comment:?}"));
         let comment = comment.unwrap_or_default();
-        self.note(format_args!(
+        self.note(&format!(
             "route {number} ({origin}{comment}) \"{pattern}\": {effect}{changes}"
         ));
     }
@@ -71,23 +64,20 @@ impl<'a> WatchedRoutes<'a> {
 
 impl Trace for WatchedRoutes<'_> {
     fn begin(&mut self, path: &str) {
-        if self.tracer.wants(Item::Mapping) {
-            path.clone_into(&mut self.path);
-        }
-        self.note(format_args!("path {path:?}"));
+        path.clone_into(&mut self.path);
+        self.note(&format!("path {path:?}"));
     }
 
     fn skipped(&mut self, route: &Route, miss: Miss<'_>) {
         let nearly = match miss {
-            Miss::Path if self.tracer.wants(Item::Mapping) => near_miss(&route.pattern.to_string(), &self.path),
+            Miss::Path => near_miss(&route.pattern.to_string(), &self.path),
             _ => "",
         };
-        self.note_route(route, format_args!("skipped: {miss}{nearly}"), &[]);
+        self.note_route(route, &format!("skipped: {miss}{nearly}"), &[]);
     }
 
     fn skipped_for_index(&mut self, route: &Route) {
-        let why = "skipped: it leads from the index page to its directory";
-        self.note_route(route, format_args!("{why}"), &[]);
+        self.note_route(route, "skipped: it leads from the index page to its directory", &[]);
     }
 
     fn required(&mut self, route: &Route) {
@@ -96,35 +86,28 @@ impl Trace for WatchedRoutes<'_> {
             access: route.changes.access.clone(),
             ..Adjustments::default()
         };
-        self.note_route(route, format_args!("only its access rules hold"), &changes.lines());
+        self.note_route(route, "only its access rules hold", &changes.lines());
     }
 
     fn matched(&mut self, route: &Route, rewritten: Option<&Target>) {
-        let changes = route.changes.lines();
-        match (rewritten, route.kind()) {
-            (Some(target), _) => self.note_route(route, format_args!("rewrites to {target}"), &changes),
-            (None, None) => self.note_route(route, format_args!("matches; the next one is tried"), &changes),
-            (None, Some(_)) => self.note_route(route, format_args!("answers"), &changes),
-        }
+        let effect = match (rewritten, route.kind()) {
+            (Some(target), _) => format!("rewrites to {target}"),
+            (None, None) => "matches; the next one is tried".to_owned(),
+            (None, Some(_)) => "answers".to_owned(),
+        };
+        self.note_route(route, &effect, &route.changes.lines());
     }
 
     fn refuses_link(&mut self, route: &Route, link: &Absent) {
-        self.note_route(route, format_args!("{link}"), &[]);
+        self.note_route(route, &link.to_string(), &[]);
     }
 
     fn falls_back(&mut self, route: &Route, to: FallbackTo<'_>) {
-        match to {
-            FallbackTo::Path(target) => {
-                self.note_route(route, format_args!("nothing there; its fallback is {target}"), &[]);
-            }
-            FallbackTo::NextRoute => {
-                self.note_route(
-                    route,
-                    format_args!("nothing there; its fallback is the next route"),
-                    &[],
-                );
-            }
-        }
+        let next = match to {
+            FallbackTo::Path(target) => target.to_string(),
+            FallbackTo::NextRoute => "the next route".to_owned(),
+        };
+        self.note_route(route, &format!("nothing there; its fallback is {next}"), &[]);
     }
 }
 

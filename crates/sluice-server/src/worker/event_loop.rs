@@ -11,9 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// Makes an event loop on the calling thread.
-///
-/// # Errors
-/// The system is out of descriptors.
+/// Errors: the system is out of descriptors.
 pub(super) fn runtime() -> std::io::Result<Runtime> {
     Builder::new_current_thread()
         .enable_all()

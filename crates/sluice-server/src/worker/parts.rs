@@ -1,6 +1,4 @@
 //! The parts of a worker, in the order in which they end: connections, then scripts.
-//!
-//! Here: how each ticks, and what it waits for when the server drains. Not here: when it drains (`worker`).
 
 use std::future::ready;
 use std::rc::Rc;
@@ -34,7 +32,6 @@ pub(super) fn parts(context: &Rc<Context>, tasks: &Tasks) -> Rc<[Box<dyn Part>]>
     Rc::new([Box::new(connections), Box::new(scripts)])
 }
 
-/// The connections of a worker, with their exchanges.
 struct Connections {
     context: Rc<Context>,
     tasks: Tasks,

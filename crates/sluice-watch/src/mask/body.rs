@@ -1,10 +1,10 @@
 //! The secrets in bodies: forms, parts of forms, JSON, XML, and pairs in any text. Each masked byte becomes `*`, so that lengths stay true.
 //!
 //! A mask is applied to the chunks of one body in their order, wherever they end. What a body is follows from its type, and where that says little, from its
-//! first bytes: `curl -d` sends anything as a form. Not here: what is secret (`masks`).
+//! first bytes: `curl -d` sends anything as a form.
 
 use crate::mask::json::JsonMask;
-use crate::mask::masks::{Masks, NAME_BYTES_MAX, mask_as_in};
+use crate::mask::masks::{Masks, NAME_BYTES_MAX, extend, mask_as_in};
 use crate::mask::pairs::PairMask;
 use crate::mask::parts::PartsMask;
 use crate::mask::xml::XmlMask;
@@ -170,10 +170,8 @@ impl FormMask {
             }
             if self.state == State::Shown {
                 let is_end = |byte: &u8| matches!(*byte, b'&' | b'\r' | b'\n' | b';');
-                at = bytes[at..]
-                    .iter()
-                    .position(is_end)
-                    .map_or(bytes.len(), |found| at + found);
+                let end = bytes[at..].iter().position(is_end);
+                at = end.map_or(bytes.len(), |end| at + end);
             }
             let Some(byte) = bytes.get_mut(at) else { break };
             at += 1;
@@ -200,8 +198,7 @@ impl FormMask {
     fn add_to_name(&mut self, bytes: &[u8]) -> usize {
         let is_end = |byte: &u8| matches!(*byte, b'=' | b'&' | b'\r' | b'\n' | b';');
         let length = bytes.iter().position(is_end).unwrap_or(bytes.len());
-        let room = NAME_BYTES_MAX - self.name.len();
-        self.name.extend_from_slice(&bytes[..length.min(room)]);
+        extend(&mut self.name, &bytes[..length], NAME_BYTES_MAX);
         length
     }
 }

@@ -10,24 +10,19 @@ const FIELD_BYTES_MAX: usize = 64;
 pub(super) struct FieldMask {
     masks: Masks,
     state: State,
-    /// The name so far.
     name: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// In the name of a field.
     Name,
-    /// In a line that is shown.
     Shown,
-    /// In a line that is masked.
     Masked,
     /// At the begin of a line after one that was masked: if it begins with white space, it continues that one (RFC 9112 §5.2).
     AfterMasked,
 }
 
 impl FieldMask {
-    /// A mask at the begin of a message.
     pub(super) fn new(masks: &Masks) -> FieldMask {
         FieldMask {
             masks: masks.clone(),
@@ -44,7 +39,6 @@ impl FieldMask {
         }
     }
 
-    /// Masks the next bytes.
     pub(super) fn apply(&mut self, bytes: &mut [u8]) {
         let mut at = 0;
         while at < bytes.len() {

@@ -2,9 +2,8 @@
 //!
 //! The text need not be valid; what a mask does not understand it shows, except in a secret.
 
-use crate::mask::masks::{Masks, NAME_BYTES_MAX, mask_bytes};
+use crate::mask::masks::{Masks, NAME_BYTES_MAX, extend, mask_bytes};
 
-/// The mask of a JSON text.
 #[derive(Clone, Debug)]
 pub(super) struct JsonMask {
     masks: Masks,
@@ -23,14 +22,11 @@ enum InString {
     Escaped,
 }
 
-/// The secret value that is being masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
-    /// There is no secret value.
     None,
     /// The value begins with the next byte that is not white space.
     Awaited,
-    /// A string.
     Text,
     /// A number, or a word.
     Literal,
@@ -71,8 +67,8 @@ impl JsonMask {
             (InString::Plain, b'\\') => self.string = Some(InString::Escaped),
             _ => self.string = Some(InString::Plain),
         }
-        if !is_secret && self.name.len() < NAME_BYTES_MAX {
-            self.name.push(byte);
+        if !is_secret {
+            extend(&mut self.name, &[byte], NAME_BYTES_MAX);
         }
         is_secret
     }

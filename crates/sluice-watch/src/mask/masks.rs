@@ -28,7 +28,7 @@ const PART_BYTES_MIN: usize = 6;
 pub(super) const NAME_BYTES_MAX: usize = 256;
 
 /// Which values must not be shown. A clone shares the list.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Masks(
     /// `None`: nothing is masked.
     Option<Arc<Words>>,
@@ -37,8 +37,6 @@ pub struct Masks(
 /// The words of secret names, `HEAD_WORDS` too.
 #[derive(Debug)]
 struct Words {
-    /// Lower case, letters and digits only.
-    words: Vec<String>,
     search: AhoCorasick,
     bytes_min: usize,
 }
@@ -51,23 +49,13 @@ impl Words {
         Words {
             search: built.expect("the words of a configuration have far fewer than 2^31 states"),
             bytes_min: words.iter().map(String::len).min().unwrap_or_default(),
-            words,
         }
     }
 
-    /// Whether one of the words is in the letters and digits of a name.
     fn are_in(&self, name: &[u8]) -> bool {
         name.len() >= self.bytes_min && self.search.is_match(name)
     }
 }
-
-impl PartialEq for Words {
-    fn eq(&self, other: &Words) -> bool {
-        self.words == other.words
-    }
-}
-
-impl Eq for Words {}
 
 impl Masks {
     /// The names of secrets unless the configuration sets others.
@@ -173,10 +161,8 @@ impl Masks {
         let mut from = 0;
         while let Some(equals) = text[from..].find('=').map(|at| from + at) {
             let before = &text[from..equals];
-            let name = before
-                .rsplit(|letter| !may_be_in_name(letter))
-                .next()
-                .unwrap_or_default();
+            let name = before.rsplit(|letter| !may_be_in_name(letter)).next();
+            let name = name.unwrap_or_default();
             from = equals + 1;
             if self.is_secret_parameter(name.as_bytes()) {
                 let value = &text[from..];
@@ -210,13 +196,8 @@ impl Masks {
             for part in value.split(|byte| matches!(byte, b' ' | b';' | b',')) {
                 let after_name = part.splitn(2, |byte| *byte == b'=').nth(1);
                 let is_long = |part: &&[u8]| part.len() >= PART_BYTES_MIN && !is_scheme(part);
-                secrets.extend(
-                    [Some(part), after_name]
-                        .into_iter()
-                        .flatten()
-                        .filter(is_long)
-                        .map(<[u8]>::to_vec),
-                );
+                let parts = [Some(part), after_name].into_iter().flatten();
+                secrets.extend(parts.filter(is_long).map(<[u8]>::to_vec));
             }
         }
         for text in &texts {
@@ -265,7 +246,6 @@ pub(super) const NAME_BYTES: [bool; 256] = {
     table
 };
 
-/// The punctuation in names.
 const NAME_PUNCTUATION: &str = "_-.%+[]*~$!()";
 
 const fn is_in(text: &str, byte: u8) -> bool {
@@ -327,30 +307,13 @@ fn plain(name: &[u8]) -> String {
 
 /// The bytes that are percent-encoded (RFC 3986 §2.1).
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
-    let Some(first) = memchr::memchr(b'%', text) else {
-        return Cow::Borrowed(text);
-    };
-    let mut bytes = Vec::with_capacity(text.len());
-    bytes.extend_from_slice(&text[..first]);
-    let mut rest = &text[first..];
-    while let [first, after @ ..] = rest {
-        rest = after;
-        match (first, after) {
-            (b'%', [high, low, after @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
-                bytes.push(digit(*high) << 4 | digit(*low));
-                rest = after;
-            }
-            _ => bytes.push(*first),
-        }
-    }
-    Cow::Owned(bytes)
+    percent_encoding::percent_decode(text).into()
 }
 
-fn digit(byte: u8) -> u8 {
-    match byte {
-        b'0'..=b'9' => byte - b'0',
-        _ => (byte | 0x20) - b'a' + 10,
-    }
+/// Adds bytes to a name or line that is compared, up to a length.
+pub(super) fn extend(name: &mut Vec<u8>, bytes: &[u8], bytes_max: usize) {
+    let room = bytes_max.saturating_sub(name.len());
+    name.extend_from_slice(&bytes[..bytes.len().min(room)]);
 }
 
 /// Masks the bytes that another mask has masked in a copy. In a loop without branches, which the compiler turns into one over many bytes at once.

@@ -6,7 +6,7 @@
 
 use crate::mask::body::BodyMask;
 use crate::mask::fields::FieldMask;
-use crate::mask::masks::{Masks, mask_as_in};
+use crate::mask::masks::{Masks, extend, mask_as_in};
 use crate::mask::pairs::PairMask;
 
 /// Bytes of a line of a head that are compared.
@@ -22,12 +22,6 @@ pub struct HeadMask {
 }
 
 impl HeadMask {
-    /// A mask at the begin of a message, of what is usually secret.
-    #[must_use]
-    pub fn new() -> HeadMask {
-        HeadMask::of(&Masks::default())
-    }
-
     /// A mask at the begin of a message.
     #[must_use]
     pub fn of(masks: &Masks) -> HeadMask {
@@ -36,12 +30,6 @@ impl HeadMask {
             pairs: PairMask::new(masks),
             bodies: Bodies::new(masks),
         }
-    }
-
-    /// A mask somewhere within a message, of what is usually secret: everything up to the next line is masked.
-    #[must_use]
-    pub fn within() -> HeadMask {
-        HeadMask::within_of(&Masks::default())
     }
 
     /// A mask somewhere within a message: everything up to the next line is masked.
@@ -65,9 +53,10 @@ impl HeadMask {
     }
 }
 
+/// A mask at the begin of a message, of what is usually secret.
 impl Default for HeadMask {
     fn default() -> HeadMask {
-        HeadMask::new()
+        HeadMask::of(&Masks::default())
     }
 }
 
@@ -118,10 +107,7 @@ impl Bodies {
         let mut rest = bytes;
         while !rest.is_empty() {
             let length = match self.at {
-                At::Head | At::ChunkSize => rest
-                    .iter()
-                    .position(|byte| *byte == b'\n')
-                    .map_or(rest.len(), |at| at + 1),
+                At::Head | At::ChunkSize => memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1),
                 At::Body(left) | At::Chunk(left) => {
                     usize::try_from(left).map_or(rest.len(), |left| left.min(rest.len()))
                 }
@@ -154,8 +140,7 @@ impl Bodies {
     }
 
     fn add_to_line(&mut self, chunk: &[u8]) -> At {
-        let room = LINE_BYTES_MAX.saturating_sub(self.line.len());
-        self.line.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        extend(&mut self.line, chunk, LINE_BYTES_MAX);
         if chunk.last() != Some(&b'\n') {
             return self.at;
         }
@@ -229,7 +214,7 @@ mod tests {
     fn values_are_masked_wherever_the_chunks_end() {
         for size in 1..HEAD.len() {
             let mut bytes = HEAD.as_bytes().to_vec();
-            let mut mask = HeadMask::new();
+            let mut mask = HeadMask::default();
             bytes.chunks_mut(size).for_each(|chunk| mask.apply(chunk));
             assert_eq!(String::from_utf8(bytes).unwrap(), MASKED, "chunks of {size}");
         }
@@ -258,7 +243,7 @@ mod tests {
         let whole = messages.concat();
         for size in 1..whole.len() {
             let mut bytes = whole.as_bytes().to_vec();
-            let mut mask = HeadMask::new();
+            let mut mask = HeadMask::default();
             bytes.chunks_mut(size).for_each(|chunk| mask.apply(chunk));
             let shown = String::from_utf8(bytes).unwrap();
             assert!(!shown.contains("s3c"), "chunks of {size}: {shown}");
@@ -294,7 +279,7 @@ mod tests {
                 let text = head + &(0..40).map(|_| next()).collect::<String>();
                 let masked = |size: usize| {
                     let mut bytes = text.as_bytes().to_vec();
-                    let mut mask = HeadMask::new();
+                    let mut mask = HeadMask::default();
                     bytes.chunks_mut(size).for_each(|chunk| mask.apply(chunk));
                     String::from_utf8_lossy(&bytes).into_owned()
                 };
@@ -306,7 +291,7 @@ mod tests {
     #[test]
     fn within_a_message_the_rest_of_the_line_is_masked() {
         let mut bytes = *b"c2VjcmV0\r\nX: y\r\n";
-        HeadMask::within().apply(&mut bytes);
+        HeadMask::within_of(&Masks::default()).apply(&mut bytes);
         assert_eq!(&bytes, b"********\r\nX: y\r\n");
     }
 }

@@ -1,6 +1,6 @@
 //! The secrets in `name=value`, wherever it stands: queries in targets and Referer, parameters, forms.
 
-use crate::mask::masks::{Masks, NAME_BYTES, NAME_BYTES_MAX};
+use crate::mask::masks::{Masks, NAME_BYTES, NAME_BYTES_MAX, extend};
 
 /// The mask of pairs. A value ends where one of a query does, or at the quotation mark with which it has begun: `token="…"`, `password: \"…\"`.
 #[derive(Clone, Debug)]
@@ -69,17 +69,12 @@ impl PairMask {
 
     /// Notes bytes without the end of a name: only the name that they end with matters.
     fn skip(&mut self, bytes: &[u8]) {
-        let of_name = bytes
-            .iter()
-            .rev()
-            .take_while(|byte| NAME_BYTES[usize::from(**byte)])
-            .count();
-        let name = &bytes[bytes.len() - of_name..];
-        if of_name < bytes.len() {
+        let before = bytes.iter().rposition(|byte| !NAME_BYTES[usize::from(*byte)]);
+        let name = before.map_or(bytes, |before| &bytes[before + 1..]);
+        if before.is_some() {
             self.name.clear();
         }
-        let room = NAME_BYTES_MAX - self.name.len();
-        self.name.extend_from_slice(&name[..name.len().min(room)]);
+        extend(&mut self.name, name, NAME_BYTES_MAX);
     }
 
     /// The state after a byte, and whether the byte is masked.
@@ -112,7 +107,10 @@ impl PairMask {
                     _ => State::Before(Separator::Colon),
                 }
             }
-            _ if NAME_BYTES[usize::from(byte)] => self.add_to_name(byte),
+            _ if NAME_BYTES[usize::from(byte)] => {
+                extend(&mut self.name, &[byte], NAME_BYTES_MAX);
+                State::Shown
+            }
             _ => {
                 self.name.clear();
                 State::Shown
@@ -134,13 +132,6 @@ impl PairMask {
                 self.named = None;
             }
         }
-    }
-
-    fn add_to_name(&mut self, byte: u8) -> State {
-        if self.name.len() < NAME_BYTES_MAX {
-            self.name.push(byte);
-        }
-        State::Shown
     }
 }
 

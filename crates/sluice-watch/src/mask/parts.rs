@@ -1,6 +1,6 @@
 //! The secrets in a form of parts (`multipart/form-data`, RFC 7578): the bodies of parts in whose head a secret name stands.
 
-use crate::mask::masks::Masks;
+use crate::mask::masks::{Masks, extend};
 
 /// Bytes of a line of a part's head that are compared. A longer one is taken for a secret's.
 const LINE_BYTES_MAX: usize = 1024;
@@ -8,7 +8,6 @@ const LINE_BYTES_MAX: usize = 1024;
 /// Bytes of a boundary at most: RFC 2046 §5.1.1 allows 70.
 const BOUNDARY_BYTES_MAX: usize = 200;
 
-/// The beginning of every delimiter.
 const DASHES: &[u8] = b"--";
 
 /// The mask of a body of parts. The boundary that its type names is not used: any line with two dashes may begin a part, and a secret ends where the line
@@ -28,13 +27,11 @@ pub(super) struct PartsMask {
 enum State {
     /// In the body of a part, or before the first one. So many bytes of this line are those of the delimiter; `None` if it is another line.
     Body(Option<usize>),
-    /// In the line of a delimiter.
     Delimiter,
     Head,
 }
 
 impl PartsMask {
-    /// The mask of a body.
     pub(super) fn new(masks: &Masks) -> PartsMask {
         PartsMask {
             masks: masks.clone(),
@@ -74,17 +71,9 @@ impl PartsMask {
                     self.is_secret = false;
                     self.state = State::Head;
                 }
-                State::Delimiter => {
-                    if self.line.len() < BOUNDARY_BYTES_MAX {
-                        self.line.push(byte);
-                    }
-                }
+                State::Delimiter => extend(&mut self.line, &[byte], BOUNDARY_BYTES_MAX),
                 State::Head if byte == b'\n' => self.end_line(),
-                State::Head => {
-                    if self.line.len() < LINE_BYTES_MAX {
-                        self.line.push(byte);
-                    }
-                }
+                State::Head => extend(&mut self.line, &[byte], LINE_BYTES_MAX),
             }
         }
     }

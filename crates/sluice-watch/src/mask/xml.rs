@@ -2,7 +2,7 @@
 //!
 //! Names are compared without their prefix. Within a secret everything is masked up to its end tag, which is masked too.
 
-use crate::mask::masks::{Masks, NAME_BYTES_MAX, mask_bytes};
+use crate::mask::masks::{Masks, NAME_BYTES_MAX, extend, mask_bytes};
 
 /// The mask of an XML text, which need not be valid.
 #[derive(Clone, Debug)]
@@ -20,7 +20,6 @@ pub(super) struct XmlMask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Text,
-    /// In the name of a tag.
     Name,
     /// Behind the name of a tag; whether the last byte was a slash, so that the element is empty.
     Tag {
@@ -28,7 +27,6 @@ enum State {
     },
     /// In a secret. So many bytes of its end tag, `</name`, were seen.
     Secret(usize),
-    /// In the end tag of a secret.
     SecretEnd,
 }
 
@@ -59,17 +57,15 @@ impl XmlMask {
                 (State::Name, false)
             }
             State::Text => {
-                if let Some(named) = self.named.as_mut().filter(|named| named.len() < NAME_BYTES_MAX) {
-                    named.push(byte);
+                if let Some(named) = &mut self.named {
+                    extend(named, &[byte], NAME_BYTES_MAX);
                 }
                 (State::Text, false)
             }
             State::Name | State::Tag { .. } if byte == b'>' => (self.after_tag(), false),
             State::Name if byte.is_ascii_whitespace() => (State::Tag { is_empty: false }, false),
             State::Name => {
-                if self.name.len() < NAME_BYTES_MAX {
-                    self.name.push(byte);
-                }
+                extend(&mut self.name, &[byte], NAME_BYTES_MAX);
                 (State::Name, false)
             }
             State::Tag { .. } => {

@@ -1,7 +1,5 @@
 //! Bytes that a connection or an exchange notes for WATCH: no more of them is copied, masked and searched than somebody may be shown, and each byte is
 //! charged to the allowance of the worker.
-//!
-//! Not here: what somebody may be shown (`candidate`), and how much a worker may scan (`allowance`).
 
 use std::time::{Duration, Instant};
 
@@ -101,7 +99,6 @@ impl Tracer {
 }
 
 impl Inner {
-    /// Does work for so many bytes.
     fn scan(&self, bytes: usize, work: impl FnOnce()) {
         self.scanned.set(self.scanned.get().saturating_add(bytes));
         self.allowance.scan(bytes, work);

@@ -13,30 +13,19 @@ use http::Response;
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault, Forbidden};
 use sluice_pages::action::{Actions, Done, Offered};
-use sluice_pages::frame::Link;
 use sluice_report::command::{Command, CommandResult};
 
 use crate::commands;
 use crate::context::Context;
 use crate::operator::reports::ask::{Ask, Notation, Values};
-use crate::operator::reports::page::{Collected, Content, Page, Subject, Wanted, ready};
-use crate::operator::reports::{PAGES, answer, frame, origin};
+use crate::operator::reports::page::{Collected, Content, Page, Subject, Wanted, page, ready};
+use crate::operator::reports::{answer, frame, origin, page_of};
 use crate::operator::{Operator, OrderError, ended_text};
 
-/// The bytes of the body of an action at most.
+pub(super) const PAGE: Page = page("action", "Actions", Subject::Requests, Content::Value(collect));
+
 const BODY_BYTES_MAX: usize = 16 << 10;
 
-/// The page with all actions.
-pub(super) static PAGE: Page = Page {
-    link: Link {
-        name: "action",
-        title: "Actions",
-    },
-    subject: Subject::Requests,
-    content: Content::Value(collect),
-};
-
-/// An action.
 pub(super) struct Action {
     pub about: Offered,
     pub run: fn(Requested) -> Outcome,
@@ -47,14 +36,11 @@ pub(super) struct Requested {
     pub context: Rc<Context>,
     /// Further values of the form, for actions that need some.
     pub values: Values,
-    /// The visitor, for the log.
     pub by: String,
 }
 
-/// The result of an action, which may take time.
 pub(super) type Outcome = Pin<Box<dyn Future<Output = CommandResult>>>;
 
-/// The actions, in the order of the page.
 static ACTIONS: &[Action] = &[
     Action {
         about: Offered {
@@ -133,7 +119,6 @@ static ACTIONS: &[Action] = &[
     },
 ];
 
-/// Retires a script, and logs it.
 async fn retire(requested: Requested) -> CommandResult {
     let script = requested.values.get("script").unwrap_or_default().to_owned();
     let (state, name) = (Arc::clone(&requested.context.state), script.clone());
@@ -143,7 +128,6 @@ async fn retire(requested: Requested) -> CommandResult {
     requested.log("retire", retired.map(|retired| retired.describe(&script)))
 }
 
-/// Ends a request, and logs it.
 async fn end(requested: Requested) -> CommandResult {
     let id = requested.values.get("id").unwrap_or_default();
     let ended = Operator::new(&requested.context.state).end(id).await;
@@ -151,7 +135,6 @@ async fn end(requested: Requested) -> CommandResult {
 }
 
 impl Requested {
-    /// Logs what an action has done, or why it has not.
     fn log(&self, name: &str, result: Result<String, OrderError>) -> CommandResult {
         match result {
             Ok(text) => {
@@ -179,10 +162,8 @@ fn collect(wanted: &Wanted) -> Collected {
 }
 
 /// Carries out an action.
-///
-/// # Errors
-/// The client's: the body is too large, the token is not the visitor's, the form comes from another site (403), or there is no such action
-/// (404).
+/// Errors of the client: the body is too large, the token is not the visitor's, the form comes from another site (403), or there is no
+/// such action (404).
 pub(super) async fn carry_out(mut ask: Ask, notation: Notation) -> Result<Response<ResponseBody>, Fault> {
     if let Some(why) = origin::of_action(&ask.fields, &ask.origin) {
         return refuse(why);
@@ -206,10 +187,7 @@ pub(super) async fn carry_out(mut ask: Ask, notation: Notation) -> Result<Respon
         ClientFault::NotFound(absent)
     })?;
     let page = values.get("page").unwrap_or_default();
-    let page = PAGES
-        .iter()
-        .find(|known| known.link.name == page)
-        .map_or("", |page| page.link.name);
+    let page = page_of(page).map_or("", |page| page.link.name);
     let requested = Requested {
         context: Rc::clone(&ask.context),
         by: ask.by(),

@@ -24,10 +24,8 @@ const FIELDS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// How long a browser keeps style sheet and script.
 const FILES_KEPT: &str = "private, max-age=300";
 
-/// A page in its frame.
 pub(super) fn html(ask: &Ask, frame: &Frame<'_>, report: &dyn Report) -> Response<ResponseBody> {
     let token = ask.context.state.visitors.token_of(&ask.visitor);
     let buttons = Buttons {
@@ -39,9 +37,7 @@ pub(super) fn html(ask: &Ask, frame: &Frame<'_>, report: &dyn Report) -> Respons
 }
 
 /// The value of a report.
-///
-/// # Errors
-/// It cannot be JSON, which is a mistake in the server.
+/// Errors: it cannot be JSON, which is a mistake in the server.
 pub(super) fn json(report: &dyn Report) -> Result<Response<ResponseBody>, Fault> {
     let value = report.json().and_then(|value| serde_json::to_vec_pretty(&value));
     let mut text = value.map_err(|_| Fault::unexpected("a report is not JSON"))?;
@@ -49,7 +45,6 @@ pub(super) fn json(report: &dyn Report) -> Result<Response<ResponseBody>, Fault>
     Ok(new("application/json", text.into()))
 }
 
-/// A file of the pages.
 pub(super) fn file(content_type: &'static str, text: &'static str) -> Response<ResponseBody> {
     let mut response = new(content_type, Bytes::from_static(text.as_bytes()));
     let kept = HeaderValue::from_static(FILES_KEPT);
@@ -57,12 +52,10 @@ pub(super) fn file(content_type: &'static str, text: &'static str) -> Response<R
     response
 }
 
-/// A response with this body.
 pub(super) fn new(content_type: &'static str, body: Bytes) -> Response<ResponseBody> {
     with_body(content_type, ResponseBody::Whole(body.into()))
 }
 
-/// A response with this body.
 pub(super) fn with_body(content_type: &'static str, body: ResponseBody) -> Response<ResponseBody> {
     let mut response = Response::new(body);
     let fields = response.headers_mut();
@@ -74,5 +67,4 @@ pub(super) fn with_body(content_type: &'static str, body: ResponseBody) -> Respo
     response
 }
 
-/// The status of an action that was not carried out.
 pub(super) const NOT_DONE: StatusCode = StatusCode::CONFLICT;

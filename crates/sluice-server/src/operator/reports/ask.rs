@@ -18,7 +18,6 @@ use crate::operator::reports::visitor::Visitor;
 /// How often a stream looks whether its configuration was replaced.
 const BASIS_CHECKED: Duration = Duration::from_secs(1);
 
-/// A request for a report or an action.
 pub(crate) struct Ask {
     /// The path below that of the route; empty for the first page.
     pub name: String,
@@ -30,17 +29,14 @@ pub(crate) struct Ask {
     pub client: IpAddr,
     pub visitor: Visitor,
     pub extent: Extent,
-    /// The host that the request names.
     pub server: String,
     pub body: RequestBody,
     pub config: Rc<HeldConfig>,
     pub context: Rc<Context>,
 }
 
-/// The part of the reports that a visitor may have.
 #[derive(Clone, Debug)]
 pub(crate) enum Extent {
-    /// Every page, and actions.
     Everything,
     /// Pages that show neither requests nor clients nor logs, and no action. The place of the access rules.
     Totals(Box<str>),
@@ -54,7 +50,6 @@ pub(crate) struct Basis {
 }
 
 impl Basis {
-    /// The basis of a request.
     pub(crate) fn of(ask: &Ask) -> Basis {
         Basis {
             context: Rc::clone(&ask.context),
@@ -67,7 +62,6 @@ impl Basis {
         !self.site.ptr_eq(&Arc::downgrade(self.context.config().site(0)))
     }
 
-    /// Waits until it was replaced.
     pub(crate) async fn replaced(&self) {
         let mut ticks = interval(BASIS_CHECKED);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -77,7 +71,6 @@ impl Basis {
     }
 }
 
-/// How a report is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notation {
     Html,
@@ -113,7 +106,6 @@ impl Ask {
         Values::parse(&self.query).take(name)
     }
 
-    /// The visitor and the address, for the log.
     pub(crate) fn by(&self) -> String {
         match &self.visitor {
             Visitor::User(_) => format!("{} from {}", self.visitor, self.client),
@@ -138,13 +130,11 @@ impl Values {
         Values(pairs.map(|(name, value)| (decoded(name), decoded(value))).collect())
     }
 
-    /// The value of a name. `None` if it is absent.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Names and values, in their order.
     pub(crate) fn into_pairs(self) -> Vec<(String, String)> {
         self.0
     }

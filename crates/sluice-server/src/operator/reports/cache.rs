@@ -5,25 +5,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sluice_files::file_cache::{CacheEntry, FileCache as Files};
-use sluice_pages::frame::Link;
 use sluice_report::cache::{Entry, FileCache};
 
 use crate::dispatch::Config;
-use crate::operator::reports::page::{Collected, Content, Page, Subject, Wanted, later};
+use crate::operator::reports::page::{Collected, Wanted, later};
 
-/// The entries in each list.
 const ENTRIES_MAX: usize = 50;
 
-pub(super) static PAGE: Page = Page {
-    link: Link {
-        name: "cache",
-        title: "Cache",
-    },
-    subject: Subject::Totals,
-    content: Content::Value(collect),
-};
-
-fn collect(wanted: &Wanted) -> Collected {
+pub(super) fn collect(wanted: &Wanted) -> Collected {
     let config = wanted.context.config().shared();
     later(move || cache(&config))
 }

@@ -20,10 +20,8 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use crate::context::Context;
 use crate::operator::reports::answer;
 
-/// The interval of comments on a silent stream.
 const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The sending side of a stream.
 #[derive(Clone, Default)]
 pub(crate) struct Events(Rc<RefCell<VecDeque<Bytes>>>);
 
@@ -40,7 +38,6 @@ impl Events {
         self.0.borrow_mut().push_back(text.into());
     }
 
-    /// Sends text as it is, on a stream of plain text.
     pub(crate) fn send_text(&self, text: &str) {
         self.0.borrow_mut().push_back(Bytes::copy_from_slice(text.as_bytes()));
     }
@@ -61,29 +58,14 @@ impl Events {
     }
 }
 
-/// The kind of stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Server-sent events.
     Events,
-    /// Plain text, in which there are no comments.
     Text,
 }
 
-/// The response with the events that a producer sends, until it ends.
-pub(crate) fn respond<F>(context: &Rc<Context>, produce: impl FnOnce(Events) -> F) -> Response<ResponseBody>
-where
-    F: Future<Output = ()> + 'static,
-{
-    respond_with(Kind::Events, context, produce)
-}
-
-/// Responds as `respond` does, with a stream of this kind.
-pub(crate) fn respond_with<F>(
-    kind: Kind,
-    context: &Rc<Context>,
-    produce: impl FnOnce(Events) -> F,
-) -> Response<ResponseBody>
+/// The response with what a producer sends, until it ends.
+pub(crate) fn respond<F>(kind: Kind, context: &Rc<Context>, produce: impl FnOnce(Events) -> F) -> Response<ResponseBody>
 where
     F: Future<Output = ()> + 'static,
 {

@@ -9,20 +9,17 @@ use sluice_pages::action::Buttons;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::operator::reports::ask::{Ask, Basis};
-use crate::operator::reports::event_stream;
+use crate::operator::reports::event_stream::{self, Kind};
 use crate::operator::reports::page::{Collected, Page, Wanted};
 use crate::operator::reports::{origin, wanted};
 
-/// The time between two contents.
 pub(super) const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The same of a page that changes slowly.
 pub(super) const SLOW_INTERVAL: Duration = Duration::from_secs(20);
 
 /// The stream of a page's contents. One that has not changed is not sent again. It ends when the configuration is replaced.
-///
-/// # Errors
-/// The client's: a page of another site asks (403); the server's: as many streams are open as there may be (503).
+/// Errors of the client: a page of another site asks (403); the server's: as many streams are open as there may be
+/// (503).
 pub(super) fn respond(
     ask: &Ask,
     page: &Page,
@@ -35,7 +32,7 @@ pub(super) fn respond(
     let slot = ask.context.state.visitors.live_slot().ok_or(ServerFault::ReportsBusy)?;
     let (name, wanted, basis) = (page.link.name, wanted(ask), Basis::of(ask));
     let token = ask.context.state.visitors.token_of(&ask.visitor);
-    Ok(event_stream::respond(&ask.context, |events| async move {
+    Ok(event_stream::respond(Kind::Events, &ask.context, |events| async move {
         let _slot = slot;
         let mut ticks = interval(time_between);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

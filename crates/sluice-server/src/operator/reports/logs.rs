@@ -6,36 +6,23 @@
 use std::sync::{Arc, Mutex};
 
 use sluice_log::{LogSource, SiteLog, Tail, WantedLines};
-use sluice_pages::frame::Link;
 use sluice_report::logs::{FILTER_CHARACTERS_MAX, LINES, LINES_USUAL, LogName, Logs};
 
-use crate::operator::reports::page::{Collected, Content, Page, Subject, Wanted, later};
+use crate::operator::reports::page::{Collected, Wanted, later};
 use sluice_log::wait::lock_soon;
 
-pub(super) static PAGE: Page = Page {
-    link: Link {
-        name: "logs",
-        title: "Logs",
-    },
-    subject: Subject::Requests,
-    content: Content::Live(collect),
-};
-
-/// The name of the server log in the query.
 const SERVER: &str = "server";
 
-/// Held while the end of a log is read.
 static READING: Mutex<()> = Mutex::new(());
 
-/// A log that can be shown.
 struct Shown {
     name: LogName,
     source: Arc<LogSource>,
 }
 
-fn collect(wanted: &Wanted) -> Collected {
+pub(super) fn collect(wanted: &Wanted) -> Collected {
     let logs = shown_logs(
-        wanted.context.state.described.server_log.load_full(),
+        wanted.context.state.server_log.load_full(),
         &wanted.context.config().shared().logs,
     );
     let text = |name: &str| wanted.values.get(name).unwrap_or_default().to_owned();

@@ -5,51 +5,29 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_pages::frame::Link;
 use sluice_report::machine::{
     Engine, Hardware, Library, Machine, Program, ServerProcess, System, distribution, limits, processor_seconds,
 };
 use sluice_script::program::engine::missing_engines;
 use sluice_settings::EngineSettings;
 
-use crate::operator::reports::page::{Collected, Content, Page, Subject, Wanted, later};
+use crate::operator::reports::page::{Collected, Wanted, later};
 
 /// The libraries that matter for faults and measurements; the build script finds their versions.
 const LIBRARIES: [Library; 4] = [
-    Library {
-        name: "rustls",
-        version: env!("SLUICE_RUSTLS"),
-        purpose: "TLS",
-    },
-    Library {
-        name: "aws-lc-rs",
-        version: env!("SLUICE_AWS_LC_RS"),
-        purpose: "cryptography",
-    },
-    Library {
-        name: "hyper",
-        version: env!("SLUICE_HYPER"),
-        purpose: "HTTP",
-    },
-    Library {
-        name: "tokio",
-        version: env!("SLUICE_TOKIO"),
-        purpose: "event loop",
-    },
+    library("rustls", env!("SLUICE_RUSTLS"), "TLS"),
+    library("aws-lc-rs", env!("SLUICE_AWS_LC_RS"), "cryptography"),
+    library("hyper", env!("SLUICE_HYPER"), "HTTP"),
+    library("tokio", env!("SLUICE_TOKIO"), "event loop"),
 ];
 
-pub(super) static PAGE: Page = Page {
-    link: Link {
-        name: "environment",
-        title: "Environment",
-    },
-    subject: Subject::Totals,
-    content: Content::Value(collect),
-};
+const fn library(name: &'static str, version: &'static str, purpose: &'static str) -> Library {
+    Library { name, version, purpose }
+}
 
-fn collect(wanted: &Wanted) -> Collected {
+pub(super) fn collect(wanted: &Wanted) -> Collected {
     let state = Arc::clone(&wanted.context.state);
-    later(move || machine(state.described.rating_file.get().map(PathBuf::as_path)))
+    later(move || machine(state.rating_file.get().map(PathBuf::as_path)))
 }
 
 fn machine(rating: Option<&Path>) -> Machine {
@@ -75,7 +53,6 @@ fn machine(rating: Option<&Path>) -> Machine {
     }
 }
 
-/// The server process.
 pub(super) fn process() -> ServerProcess {
     ServerProcess {
         // The directory itself is open while it is read.
@@ -96,7 +73,6 @@ fn build() -> String {
     format!("{kind}, by {}", env!("SLUICE_RUSTC"))
 }
 
-/// The engines of the server that a route would find.
 fn engines() -> Vec<Engine> {
     let own = sluice_settings::Engine::OWN.into_iter();
     own.map(|engine| {
@@ -114,7 +90,6 @@ fn engines() -> Vec<Engine> {
     .collect()
 }
 
-/// The text of a file of the system; empty if there is none.
 fn read(file: &str) -> String {
     fs::read_to_string(file).unwrap_or_default()
 }

@@ -1,27 +1,15 @@
 //! `metrics`: the state of the server for Prometheus and others. Threads read what may take time.
 
-use http::Response;
 use http::header::ACCEPT;
-use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
-use sluice_pages::frame::Link;
 use sluice_pages::metrics::{self, CONTENT_TYPE, Measured};
 use sluice_pages::prometheus;
 
 use crate::operator::reports::ask::Ask;
-use crate::operator::reports::page::{Content, Page, PageResponse, Subject};
+use crate::operator::reports::page::PageResponse;
 use crate::operator::reports::{answer, machine};
 
-pub(super) static PAGE: Page = Page {
-    link: Link {
-        name: "metrics",
-        title: "",
-    },
-    subject: Subject::Totals,
-    content: Content::Own(respond),
-};
-
-fn respond(ask: Ask) -> PageResponse {
+pub(super) fn respond(ask: Ask) -> PageResponse {
     Box::pin(async move {
         let state = std::sync::Arc::clone(&ask.context.state);
         let is_older = wants_older_format(&ask);
@@ -37,28 +25,21 @@ fn respond(ask: Ask) -> PageResponse {
                 processor_seconds: process.processor_seconds,
             })
         };
-        let text = tokio::task::spawn_blocking(encode).await;
-        let text: Result<Response<ResponseBody>, Fault> = match text {
+        match tokio::task::spawn_blocking(encode).await {
             Ok(Ok(text)) if is_older => {
                 let text = prometheus::of_open_metrics(&text);
                 Ok(answer::new(prometheus::CONTENT_TYPE, text.into()))
             }
             Ok(Ok(text)) => Ok(answer::new(CONTENT_TYPE, text.into())),
             _ => Err(Fault::unexpected("the metrics are no text")),
-        };
-        text
+        }
     })
 }
 
 /// Whether the client names plain text and not OpenMetrics, or the query says `format=prometheus`.
 fn wants_older_format(ask: &Ask) -> bool {
-    let accept: Vec<&str> = ask
-        .fields
-        .get_all(ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .collect();
-    let names = |kind: &str| accept.iter().any(|value| value.contains(kind));
+    let accept = || ask.fields.get_all(ACCEPT).iter();
+    let names = |kind: &str| accept().any(|value| value.to_str().is_ok_and(|value| value.contains(kind)));
     ask.query.split('&').any(|pair| pair == "format=prometheus")
         || names("text/plain") && !names("application/openmetrics-text")
 }

@@ -6,29 +6,21 @@
 //! GET  NAME?live   ─▶ PAGES ─▶ value ─▶ HTML again and again, as server-sent events
 //! POST action      ─▶ ACTIONS, if the token and the origin are right
 //! ```
-//! A page is a file here and a line in [`PAGES`], an action a line in `action::ACTIONS`. What the whole server has in common is in
+//! A page is a line in [`PAGES`] and a function that collects its value, an action a line in `action::ACTIONS`. What the whole server has in common is in
 //! `ServerState`; a page that must know what the workers hold asks them (`Questions::ask`). Nothing here blocks the event loop.
-//! Not here: who may have reports (the gate, and `serve::report`), what they look like (`sluice_pages`).
 
-mod access;
 mod action;
-mod activity;
 mod answer;
 pub(crate) mod ask;
 mod cache;
-mod configuration;
-mod connections;
 mod event_stream;
 mod live;
 mod logs;
 mod machine;
 mod metrics;
 mod origin;
-mod overview;
 mod page;
-mod requests;
-mod scripts;
-mod statistics;
+mod values;
 pub(crate) mod visitor;
 pub(crate) mod watch;
 
@@ -40,70 +32,68 @@ use sluice_http::fault::{Absent, ClientFault, Fault, Forbidden};
 use sluice_pages::frame::{Frame, Link, Liveness, SCRIPT, STYLE};
 
 use ask::{Ask, Extent, Notation, Values};
-use page::{Content, Page, Wanted};
+use page::Content::{Live, LiveSlowly, Own, Value};
+use page::Subject::{Requests, Totals};
+use page::{Page, Wanted, page};
 
-/// The pages, in the order of the navigation.
-static PAGES: &[&Page] = &[
-    &overview::PAGE,
-    &requests::PAGE,
-    &scripts::PAGE,
-    &connections::PAGE,
-    &access::PAGE,
-    &watch::PAGE,
-    &watch::EVENTS,
-    &watch::TEXT,
-    &statistics::PAGE,
-    &activity::PAGE,
-    &logs::PAGE,
-    &cache::PAGE,
-    &configuration::PAGE,
-    &machine::PAGE,
-    &action::PAGE,
-    &metrics::PAGE,
+/// The pages, in the order of the navigation, in which one without a title is not.
+static PAGES: &[Page] = &[
+    page("", "Overview", Totals, Live(values::overview)),
+    page("requests", "Requests", Requests, Live(values::requests)),
+    page("scripts", "Scripts", Requests, Live(values::scripts)),
+    page("connections", "Connections", Requests, Live(values::connections)),
+    page("access", "Access", Requests, Live(values::access)),
+    page("watch", "Watch", Requests, Value(watch::collect)),
+    page("watch-events", "", Requests, Own(watch::events)),
+    page("watch-text", "", Requests, Own(watch::text)),
+    page("statistics", "Statistics", Totals, Live(values::statistics)),
+    page("activity", "Activity", Totals, LiveSlowly(values::activity)),
+    page("logs", "Logs", Requests, Live(logs::collect)),
+    page("cache", "Cache", Totals, Value(cache::collect)),
+    page("configuration", "Configuration", Totals, Value(values::configuration)),
+    page("environment", "Environment", Totals, Value(machine::collect)),
+    action::PAGE,
+    page("metrics", "", Totals, Own(metrics::respond)),
 ];
 
 const READ: &[Method] = &[Method::GET, Method::HEAD];
 
-/// The methods of the page with the actions.
 const ACT: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
 
 /// The response to a request for a report, or for an action.
-///
-/// # Errors
-/// The client's: there is no such report (404), the method is not served (405), the action is refused (403); or the server's.
+/// Errors of the client: there is no such report (404), the method is not served (405), the action is refused (403); or the
+/// server's.
 pub(crate) async fn respond(mut ask: Ask) -> Result<Response<ResponseBody>, Fault> {
     let notation = ask.take_notation();
     check_extent(&ask)?;
-    if ask.name == action::PAGE.link.name && ask.method == Method::POST {
+    let is_action = ask.name == action::PAGE.link.name;
+    if is_action && ask.method == Method::POST {
         return action::carry_out(ask, notation).await;
     }
-    let methods = if ask.name == action::PAGE.link.name { ACT } else { READ };
+    let methods = if is_action { ACT } else { READ };
     if !READ.contains(&ask.method) {
         return Err(ClientFault::method_not_allowed(&ask.method, methods).into());
     }
-    match ask.name.as_str() {
-        "report.css" => return Ok(answer::file("text/css; charset=utf-8", STYLE)),
-        "watch.css" => return Ok(answer::file("text/css; charset=utf-8", sluice_pages::watch::STYLE)),
-        "watch.js" => {
-            return Ok(answer::file(
-                "text/javascript; charset=utf-8",
-                sluice_pages::watch::SCRIPT,
-            ));
-        }
-        "report.js" => return Ok(answer::file("text/javascript; charset=utf-8", SCRIPT)),
-        _ => {}
+    let file = match ask.name.as_str() {
+        "report.css" => Some(("text/css; charset=utf-8", STYLE)),
+        "watch.css" => Some(("text/css; charset=utf-8", sluice_pages::watch::STYLE)),
+        "report.js" => Some(("text/javascript; charset=utf-8", SCRIPT)),
+        "watch.js" => Some(("text/javascript; charset=utf-8", sluice_pages::watch::SCRIPT)),
+        _ => None,
+    };
+    if let Some((media_type, text)) = file {
+        return Ok(answer::file(media_type, text));
     }
     // The name that the first page has with a suffix, `overview.json`.
     if ask.name == "overview" {
         ask.name.clear();
     }
-    let page = PAGES.iter().find(|page| page.link.name == ask.name);
-    let page = *page.ok_or_else(|| ClientFault::NotFound(Absent::Report(ask.name.as_str().into())))?;
+    let page = page_of(&ask.name).ok_or_else(|| ClientFault::NotFound(Absent::Report(ask.name.as_str().into())))?;
     match page.content {
-        Content::Own(respond) => respond(ask).await,
-        Content::Live(collect) if is_live(&ask) => live::respond(&ask, page, collect, live::INTERVAL),
-        Content::LiveSlowly(collect) if is_live(&ask) => live::respond(&ask, page, collect, live::SLOW_INTERVAL),
-        Content::Value(collect) | Content::Live(collect) | Content::LiveSlowly(collect) => {
+        Own(respond) => respond(ask).await,
+        Live(collect) if is_live(&ask) => live::respond(&ask, page, collect, live::INTERVAL),
+        LiveSlowly(collect) if is_live(&ask) => live::respond(&ask, page, collect, live::SLOW_INTERVAL),
+        Value(collect) | Live(collect) | LiveSlowly(collect) => {
             let report = collect(&wanted(&ask)).await?;
             match notation {
                 Notation::Json => answer::json(&*report),
@@ -113,18 +103,20 @@ pub(crate) async fn respond(mut ask: Ask) -> Result<Response<ResponseBody>, Faul
     }
 }
 
+fn page_of(name: &str) -> Option<&'static Page> {
+    PAGES.iter().find(|page| page.link.name == name)
+}
+
 /// Refuses what is about requests to a visitor who may have totals only.
 fn check_extent(ask: &Ask) -> Result<(), Fault> {
-    let page = PAGES.iter().find(|page| page.link.name == ask.name);
     match &ask.extent {
-        Extent::Totals(origin) if page.is_some_and(|page| !page.is_for(&ask.extent)) => {
+        Extent::Totals(origin) if page_of(&ask.name).is_some_and(|page| !page.is_for(&ask.extent)) => {
             Err(ClientFault::Forbidden(Forbidden::ReportForScripts(origin.clone())).into())
         }
         _ => Ok(()),
     }
 }
 
-/// Whether the content is wanted again and again.
 fn is_live(ask: &Ask) -> bool {
     ask.value("live").is_some() && ask.method == Method::GET
 }
@@ -138,7 +130,6 @@ fn wanted(ask: &Ask) -> Wanted {
     }
 }
 
-/// The frame of a page.
 fn frame<'a>(page: &Page, ask: &'a Ask) -> Frame<'a> {
     Frame {
         page: page.link,
@@ -147,23 +138,19 @@ fn frame<'a>(page: &Page, ask: &'a Ask) -> Frame<'a> {
         server: &ask.server,
         version: env!("CARGO_PKG_VERSION"),
         liveness: match page.content {
-            Content::Live(_) | Content::LiveSlowly(_) => Liveness::Live,
-            Content::Value(_) | Content::Own(_) => Liveness::Still,
+            Live(_) | LiveSlowly(_) => Liveness::Live,
+            Value(_) | Own(_) => Liveness::Still,
         },
-        has_json: !matches!(page.content, Content::Own(_)),
+        has_json: !matches!(page.content, Own(_)),
     }
 }
 
-/// The links of the pages with a title that a visitor may have.
 fn navigation(extent: &Extent) -> &'static [Link] {
     static ALL: OnceLock<Vec<Link>> = OnceLock::new();
     static TOTALS: OnceLock<Vec<Link>> = OnceLock::new();
     let links = |extent: &Extent| {
-        let pages = PAGES.iter().filter(|page| page.is_for(extent));
-        pages
-            .map(|page| page.link)
-            .filter(|link| !link.title.is_empty())
-            .collect()
+        let links = PAGES.iter().filter(|page| page.is_for(extent)).map(|page| page.link);
+        links.filter(|link| !link.title.is_empty()).collect()
     };
     let kept = match extent {
         Extent::Everything => &ALL,

@@ -14,15 +14,17 @@ use crate::context::Context;
 use crate::operator::reports::ask::{Ask, Extent, Values};
 use crate::operator::reports::visitor::Visitor;
 
-/// A page.
 pub(crate) struct Page {
-    /// The name in the URL, and the title.
     pub link: Link,
     pub subject: Subject,
     pub content: Content,
 }
 
-/// The subject of a page.
+pub(crate) const fn page(name: &'static str, title: &'static str, subject: Subject, content: Content) -> Page {
+    let link = Link { name, title };
+    Page { link, subject, content }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// The server as a whole: counters, settings, files in the cache.
@@ -32,7 +34,6 @@ pub(crate) enum Subject {
 }
 
 impl Page {
-    /// Whether a visitor may have it.
     pub(crate) fn is_for(&self, extent: &Extent) -> bool {
         match extent {
             Extent::Everything => true,
@@ -41,7 +42,6 @@ impl Page {
     }
 }
 
-/// The content of a page.
 pub(crate) enum Content {
     /// A value, as HTML and as JSON.
     Value(fn(&Wanted) -> Collected),
@@ -49,14 +49,12 @@ pub(crate) enum Content {
     Live(fn(&Wanted) -> Collected),
     /// A value that the script fetches again every 20 seconds: for long pages that change slowly.
     LiveSlowly(fn(&Wanted) -> Collected),
-    /// A response that the page makes itself. It is not in the navigation if its title is empty.
     Own(fn(Ask) -> PageResponse),
 }
 
 /// The value of a page, which may take time: threads and other workers are asked.
 pub(crate) type Collected = Pin<Box<dyn Future<Output = Result<Box<dyn Report>, Fault>>>>;
 
-/// A response that may take time.
 pub(crate) type PageResponse = Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Fault>>>>;
 
 /// The part of a request that its page uses. A live page keeps it, so no configuration is part of it.
@@ -69,7 +67,6 @@ pub(crate) struct Wanted {
     pub is_of_other_site: bool,
 }
 
-/// The value of a page that is known at once.
 pub(crate) fn ready(report: impl Report + 'static) -> Collected {
     Box::pin(std::future::ready(Ok(Box::new(report) as Box<dyn Report>)))
 }

@@ -16,11 +16,9 @@ const LIVE_MAX: usize = 64;
 /// Makes the input different from that of other MACs.
 const PURPOSE: &[u8] = b"sluice report action\0";
 
-/// A visitor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Visitor {
     User(Box<str>),
-    /// A client that needs no user.
     Client(IpAddr),
 }
 
@@ -34,7 +32,6 @@ impl fmt::Display for Visitor {
     }
 }
 
-/// The tokens of all visitors, and their live pages.
 pub(crate) struct Visitors {
     token_key: hmac::Key,
     live: Arc<Semaphore>,
@@ -42,9 +39,7 @@ pub(crate) struct Visitors {
 
 impl Visitors {
     /// Makes the key.
-    ///
-    /// # Errors
-    /// The system gives no random bytes.
+    /// Errors: the system gives no random bytes.
     pub(crate) fn new() -> Result<Visitors, String> {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &aws_lc_rs::rand::SystemRandom::new());
         Ok(Visitors {
@@ -53,7 +48,6 @@ impl Visitors {
         })
     }
 
-    /// The token of a visitor.
     pub(super) fn token_of(&self, visitor: &Visitor) -> String {
         let tag = hmac::sign(&self.token_key, &input(visitor));
         let mut text = String::with_capacity(2 * tag.as_ref().len());

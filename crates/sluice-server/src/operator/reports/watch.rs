@@ -15,46 +15,15 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{ClientFault, Fault, Forbidden};
-use sluice_pages::frame::Link;
 use sluice_pages::watch::{Asked, WatchGroup, WatchItem, WatchPage};
 use sluice_watch::{End, Event, Hub, Item, Items, Line, Notice, Record, Spec, Taken, Watch};
 
 use crate::context::Context;
 use crate::operator::reports::ask::{Ask, Basis, Values};
-use crate::operator::reports::event_stream::{Events, Kind, respond_with};
-use crate::operator::reports::page::{Collected, Content, Page, PageResponse, Subject, Wanted, ready};
+use crate::operator::reports::event_stream::{Events, Kind, respond};
+use crate::operator::reports::page::{Collected, PageResponse, Wanted, ready};
 use crate::operator::reports::{answer, origin};
 use crate::watch_log::WatchLog;
-
-/// The page.
-pub(super) static PAGE: Page = Page {
-    link: Link {
-        name: "watch",
-        title: "Watch",
-    },
-    subject: Subject::Requests,
-    content: Content::Value(collect),
-};
-
-/// The events for the page's script.
-pub(super) static EVENTS: Page = Page {
-    link: Link {
-        name: "watch-events",
-        title: "",
-    },
-    subject: Subject::Requests,
-    content: Content::Own(events),
-};
-
-/// The events as plain text.
-pub(super) static TEXT: Page = Page {
-    link: Link {
-        name: "watch-text",
-        title: "",
-    },
-    subject: Subject::Requests,
-    content: Content::Own(text),
-};
 
 /// The mark of a response whose body is the events of a watch (an extension of it).
 #[derive(Clone, Copy, Debug)]
@@ -63,15 +32,13 @@ pub(crate) struct CarriesWatch;
 /// Text of one server-sent event, or of one chunk of plain text, about.
 const CHUNK_BYTES: usize = 64 << 10;
 
-fn collect(wanted: &Wanted) -> Collected {
+pub(super) fn collect(wanted: &Wanted) -> Collected {
     let fields = wanted.values.clone().into_pairs();
     let is_start = !wanted.is_of_other_site && fields.iter().any(|(name, _)| name == "start");
     // A wrong list of items is reported when it is sent.
-    let list = fields
-        .iter()
-        .filter(|(name, _)| name == "items")
-        .map(|(_, value)| value.as_str());
-    let asked: Items = list.collect::<Vec<_>>().join(",").parse().unwrap_or_default();
+    let list = fields.iter().filter(|(name, _)| name == "items");
+    let list: Vec<_> = list.map(|(_, value)| value.as_str()).collect();
+    let asked: Items = list.join(",").parse().unwrap_or_default();
     let items = Item::ALL.map(|item| WatchItem {
         name: item.name(),
         about: item.description(),
@@ -91,15 +58,14 @@ fn collect(wanted: &Wanted) -> Collected {
     })
 }
 
-fn events(ask: Ask) -> PageResponse {
+pub(super) fn events(ask: Ask) -> PageResponse {
     Box::pin(async move { begin(&ask, Kind::Events) })
 }
 
-fn text(ask: Ask) -> PageResponse {
+pub(super) fn text(ask: Ask) -> PageResponse {
     Box::pin(async move { begin(&ask, Kind::Text) })
 }
 
-/// Begins a watch; its events are the body of the response.
 fn begin(ask: &Ask, kind: Kind) -> Result<Response<ResponseBody>, Fault> {
     if ask.method != Method::GET {
         return Ok(answer::new("text/plain; charset=utf-8", Bytes::new()));
@@ -130,7 +96,7 @@ fn begin(ask: &Ask, kind: Kind) -> Result<Response<ResponseBody>, Fault> {
         basis,
         context: Rc::clone(&ask.context),
     };
-    let mut response = respond_with(kind, &ask.context, |events| shown.send(events));
+    let mut response = respond(kind, &ask.context, |events| shown.send(events));
     response.extensions_mut().insert(CarriesWatch);
     Ok(response)
 }
@@ -141,7 +107,6 @@ fn refused(status: StatusCode, message: &str) -> Response<ResponseBody> {
     response
 }
 
-/// A watch whose events are sent.
 struct Shown {
     watch: Watch,
     log: WatchLog,
@@ -167,10 +132,8 @@ impl Shown {
             };
             self.log.count(&taken);
             let bytes = taken.events.iter().map(|event| event.size()).sum();
-            self.context
-                .front
-                .watches()
-                .show(bytes, || self.send_taken(&out, &taken));
+            let watches = self.context.front.watches();
+            watches.show(bytes, || self.send_taken(&out, &taken));
             if taken.is_ended {
                 let end = End::of(self.watch.spec(), self.log.has_shown());
                 return self.end(&out, end);

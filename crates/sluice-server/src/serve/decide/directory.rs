@@ -1,9 +1,8 @@
 //! The answer for a path that leads to a directory of files: a file, an index page, a listing, or a redirect to the missing
 //! slash.
 //!
-//! Here: which of these it is, and by which routes an index page is sent. Where a route has a fallback, what files would answer with an
-//! error leads to nothing: a path without a file, a directory without an index page. Not here: how a file is opened and which variant is
-//! selected (`sluice_files`).
+//! Where a route has a fallback, what files would answer with an error leads to nothing: a path without a file, a directory without an
+//! index page.
 
 use std::path::PathBuf;
 
@@ -24,7 +23,7 @@ use crate::serve::redirect;
 
 /// The way through the routes to what is served, and the path at its beginning, which is another one for an index page.
 pub(super) struct ServedPath<'s> {
-    resolution: Box<Resolution<'s>>,
+    pub(super) resolution: Box<Resolution<'s>>,
     /// The path of the index page, or of the fallback, which the client did not ask for.
     index: Option<String>,
 }
@@ -37,16 +36,11 @@ impl<'s> ServedPath<'s> {
         }
     }
 
-    pub(super) fn resolution(&self) -> &Resolution<'s> {
-        &self.resolution
-    }
-
     /// Notes the path of a fallback, unless it is an index page that is sent.
     pub(super) fn note_path(&mut self, path: &str) {
         self.index.get_or_insert_with(|| path.to_owned());
     }
 
-    /// The file behind the path; `asked` is the path that the client asked for.
     pub(super) fn file(&self, site: &Site, asked: &str) -> Option<PathBuf> {
         site.file_at(&self.resolution.resolved, self.path(asked))
     }
@@ -57,19 +51,15 @@ impl<'s> ServedPath<'s> {
     }
 }
 
-/// A path below a directory of files.
 #[derive(Clone, Copy)]
 struct AskedPath<'a> {
     asked: &'a RouteQuestion<'a>,
-    /// The target as the client knows it.
     original: &'a Target,
-    /// After rewriting.
     target: &'a Target,
     fallback: FallbackUse,
 }
 
 impl AskedPath<'_> {
-    /// The files of a directory, as routes say that they are sent.
     fn files<'f>(&'f self, site: &'f Site, directory: &'f Directory, resolution: &Resolution<'f>) -> Files<'f> {
         let adjustments = &resolution.adjustments;
         let compress = match self.asked.variants {
@@ -84,7 +74,6 @@ impl AskedPath<'_> {
     }
 }
 
-/// Decides about a path that leads to a directory of files.
 pub(super) fn decide<'s>(
     site: &'s Site,
     asked: &RouteQuestion<'_>,
@@ -106,17 +95,16 @@ pub(super) fn decide<'s>(
         // A rewrite has removed the slash; for a directory it is added again.
         let path = format!("{}/", asked.target.path);
         let query = asked.target.query.as_deref();
-        served
-            .resolution
-            .add_requirement(site, &path, query, &asked.asked.attributes);
+        let path = asked.asked.asked_path(&path, query);
+        served.resolution.add_requirement(site, path);
     }
     let asked_for = EarlierPath::of(&served.resolution.adjustments);
     let answer = look_up(site, &mut served, asked);
     if let (Some(start), Some(page)) = (start, &served.index) {
         // The page's own way through the routes, once more for the trace.
         trace.begin(page);
-        let query = asked.target.query.as_deref();
-        let _ = site.resolve_from(start, page, query, Some(&asked.asked.attributes), trace);
+        let page = asked.asked.asked_path(page, asked.target.query.as_deref());
+        let _ = site.resolve_from(start, page, trace);
     }
     // The changes are taken out: the gate applies them.
     let mut adjustments = std::mem::take(&mut served.resolution.adjustments);
@@ -196,12 +184,7 @@ fn list<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>, fo
     if form == PathForm::Any {
         return add_slash(site, served, path);
     }
-    let AskedPath {
-        asked,
-        original,
-        target,
-        ..
-    } = path;
+    let (asked, original, target) = (path.asked, path.original, path.target);
     if path.fallback == FallbackUse::Candidate {
         return Err(nothing(&target.path));
     }
@@ -241,7 +224,6 @@ fn add_slash<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_
     }
 }
 
-/// The path leads to nothing, and a fallback may.
 fn nothing(path: &str) -> Fault {
     ClientFault::NotFound(Absent::File(path.into())).into()
 }
@@ -272,18 +254,13 @@ fn find_index<'s>(
     served: &mut ServedPath<'s>,
     path: AskedPath<'_>,
 ) -> Result<Option<(Answer, ServedPath<'s>)>, Fault> {
-    let AskedPath {
-        asked,
-        original,
-        target,
-        ..
-    } = path;
+    let (asked, original, target) = (path.asked, path.original, path.target);
     let attributes = asked.attributes;
     let start = served.resolution.index_start(&original.path);
     let query = target.query.as_deref();
     let mut failed = None;
     for page in index_paths(site, &served.resolution, &target.path) {
-        let Ok(mut resolution) = site.resolve_from(start.clone(), &page, query, Some(&attributes), &mut ()) else {
+        let Ok(mut resolution) = site.resolve_from(start.clone(), asked.asked_path(&page, query), &mut ()) else {
             continue;
         };
         let page_path = resolution.path(&page);
@@ -322,13 +299,11 @@ fn find_index<'s>(
     }
 }
 
-/// Whether a directory has an index page, as for `find_index`.
 fn has_index(site: &Site, served: &ServedPath<'_>, path: AskedPath<'_>) -> Result<bool, Fault> {
-    let attributes = path.asked.attributes;
     let start = served.resolution.index_start(&path.original.path);
     let query = path.target.query.as_deref();
     for page in index_paths(site, &served.resolution, &path.target.path) {
-        let Ok(resolution) = site.resolve_from(start.clone(), &page, query, Some(&attributes), &mut ()) else {
+        let Ok(resolution) = site.resolve_from(start.clone(), path.asked.asked_path(&page, query), &mut ()) else {
             continue;
         };
         let page_path = resolution.path(&page);

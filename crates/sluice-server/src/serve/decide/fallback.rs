@@ -5,7 +5,7 @@
 //!                                            └─▶ next route, with the same path
 //! ```
 //! A candidate is resolved through the routes as if its path had been asked for. It leads to no candidates of its own, so there is no
-//! loop; the next route is always a later one. Not here: whether a path leads to something (`directory`).
+//! loop; the next route is always a later one.
 
 use http::Method;
 use sluice_http::fault::{Absent, ClientFault, Fault, Forbidden};
@@ -16,19 +16,9 @@ use crate::dispatch::resolve::{FallbackTo, Resolution, Resolved, ResumeAt, Trace
 use crate::dispatch::route::Route;
 use crate::serve::decide::{Answer, Decision, EarlierPath, PathOrigin, Restart};
 
-/// A path that leads to nothing, and the route that has a fallback for it.
-pub(super) struct Unserved<'s> {
-    pub decision: Decision<'s>,
-    pub route: &'s Route,
-    /// The target before rewriting.
-    pub target: Target,
-}
-
-/// The candidates of a route's fallback for a path that leads to nothing.
 pub(super) struct Candidates<'s> {
     route: &'s Route,
     left: std::slice::Iter<'s, Fallback>,
-    /// The target before rewriting.
     target: Target,
     /// The target of which the route's pattern captured a part.
     resolved: Target,
@@ -37,14 +27,12 @@ pub(super) struct Candidates<'s> {
     next_route: ResumeAt,
 }
 
-/// The use of fallbacks in a decision about a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FallbackUse {
     /// The directory answers for every path, if only with an error.
     None,
     /// Another path answers where it has nothing.
     Offered,
-    /// The path is a candidate itself.
     Candidate,
 }
 
@@ -77,7 +65,6 @@ pub(super) fn leads_to_nothing(answer: &Result<Answer, Fault>) -> bool {
     )
 }
 
-/// Whether files answer a method.
 pub(super) fn is_read(method: &Method) -> bool {
     [Method::GET, Method::HEAD].contains(method)
 }
@@ -85,21 +72,23 @@ pub(super) fn is_read(method: &Method) -> bool {
 /// Begins with the candidates of a route. Of a route that a candidate itself leads to, only the next route is tried. The result is the
 /// decision if there is nothing to try.
 pub(super) fn begin<'s>(
-    unserved: Unserved<'s>,
+    decision: Decision<'s>,
+    route: &'s Route,
+    target: &Target,
     candidates: &mut Option<Box<Candidates<'s>>>,
     trace: &mut impl Trace,
 ) -> Result<Decision<'s>, Box<Restart>> {
-    let Some(mut own) = Candidates::new(&unserved) else {
-        return Ok(unserved.decision);
+    let Some(mut own) = Candidates::new(&decision, route, target) else {
+        return Ok(decision);
     };
-    if let Err(Fault::Client(ClientFault::NotFound(link @ Absent::Link(_)))) = &unserved.decision.answer {
-        trace.refuses_link(unserved.route, link);
+    if let Err(Fault::Client(ClientFault::NotFound(link @ Absent::Link(_)))) = &decision.answer {
+        trace.refuses_link(route, link);
     }
     if candidates.is_some() {
         return Err(own.next_route(trace));
     }
     match own.next(trace) {
-        None => Ok(unserved.decision),
+        None => Ok(decision),
         Some(restart) => {
             if restart.earlier.is_some() {
                 *candidates = Some(Box::new(own));
@@ -128,13 +117,8 @@ pub(super) fn follow<'s>(
 }
 
 impl<'s> Candidates<'s> {
-    fn new(unserved: &Unserved<'s>) -> Option<Candidates<'s>> {
-        let Unserved {
-            decision,
-            route,
-            target,
-        } = unserved;
-        let resolution = decision.served.as_ref()?.resolution();
+    fn new(decision: &Decision<'s>, route: &'s Route, target: &Target) -> Option<Candidates<'s>> {
+        let resolution = &decision.served.as_ref()?.resolution;
         let adjustments = &decision.adjustments;
         Some(Candidates {
             route,
@@ -178,7 +162,6 @@ impl<'s> Candidates<'s> {
     }
 }
 
-/// Notes in a decision about a candidate that the client asked for another path.
 pub(super) fn note_paths(decision: &mut Decision<'_>, candidate: &Target, asked: &Target) {
     match &mut decision.answer {
         // php-cgi moves PATH_INFO elsewhere if there is a REDIRECT_URL.

@@ -1,7 +1,7 @@
 //! The decision of a request that waits at the gate: for a password, an agent or a throttle.
 //!
 //! The way through the routes is kept, a file is not: it would be open for as long as its client likes, and what was known of it would be old
-//! when it is sent. So it is looked up again afterwards, at the place that the decision led to. Not here: the wait (`carry_out`).
+//! when it is sent. So it is looked up again afterwards, at the place that the decision led to.
 
 use sluice_files::foreign::{self, Answers, Share};
 use sluice_files::lookup::PathForm;
@@ -13,31 +13,27 @@ use crate::dispatch::resolve::Resolved;
 use crate::serve::decide::directory::ServedPath;
 use crate::serve::decide::{Answer, Decision, FileTerms, RouteQuestion};
 
-/// The decision of a request while it waits.
 pub(crate) struct HeldDecision {
-    adjustments: Adjustments,
+    /// The changes of the routes, by which the gate asks again.
+    pub adjustments: Adjustments,
     answer: HeldAnswer,
 }
 
 enum HeldAnswer {
-    /// An answer that does not depend on a file.
     Made(Result<Answer, Fault>),
     File(HeldFile),
 }
 
-/// The reason why a held decision has no answer yet.
 pub(crate) enum HeldUp {
     Refused(Fault),
     /// Another thread must look the file up, for this share.
     Left(Share, HeldFile),
 }
 
-/// The place of a file below a directory of the site.
 #[derive(Clone)]
 pub(crate) struct HeldFile {
     /// The number of the route that sends the file. `None` for the root of the site.
     route: Option<usize>,
-    /// The path below the directory.
     relative: String,
     terms: FileTerms,
 }
@@ -60,15 +56,9 @@ impl Decision<'_> {
 }
 
 impl HeldDecision {
-    /// The changes of the routes, by which the gate asks again.
-    pub(crate) fn adjustments(&self) -> &Adjustments {
-        &self.adjustments
-    }
-
     /// The answer, once it has passed the gate. A file is looked up again; it may have changed, or be gone.
-    ///
-    /// # Errors
-    /// The fault that the decision came to, or that of the second lookup; or that lookup is left to another thread.
+    /// Errors: the fault that the decision came to, or that of the second lookup; or that lookup is left to another
+    /// thread.
     pub(crate) fn into_answer(self, site: &Site, asked: &RouteQuestion<'_>) -> Result<Answer, HeldUp> {
         match self.answer {
             HeldAnswer::Made(answer) => answer.map_err(HeldUp::Refused),
@@ -78,9 +68,8 @@ impl HeldDecision {
 }
 
 impl HeldFile {
-    /// `None` if the path leads to no directory of files.
     fn new(site: &Site, served: &ServedPath<'_>, asked: &str, adjustments: &Adjustments) -> Option<HeldFile> {
-        let resolved = &served.resolution().resolved;
+        let resolved = &served.resolution.resolved;
         let (_, relative) = resolved.directory(served.path(asked))?;
         Some(HeldFile {
             route: match resolved {
@@ -96,9 +85,7 @@ impl HeldFile {
     }
 
     /// The answer, with what a thread has noted.
-    ///
-    /// # Errors
-    /// The fault of the lookup, or that it is left to another thread.
+    /// Errors: the fault of the lookup, or that it is left to another thread.
     pub(crate) fn answer(self, site: &Site, asked: &RouteQuestion<'_>, answers: Answers) -> Result<Answer, HeldUp> {
         match foreign::here(answers, || self.look_up(site, asked)) {
             (_, Some(share)) => {

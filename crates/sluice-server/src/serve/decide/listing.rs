@@ -1,7 +1,7 @@
 //! Directory listings as a site sees them: which directory a path means, and what each name in it leads to.
 //!
-//! A name in a directory is listed only if a request for it would be answered with that file or directory, or by running it as a
-//! script, and if the gate would let its client have it. Not here: reading the directory, and what a listing looks like (`sluice_files::listing`).
+//! A name in a directory is listed only if a request for it would be answered with that file or directory, or by running it as a script, and if
+//! the gate would let its client have it.
 
 use http::HeaderValue;
 use sluice_files::directory::Directory;
@@ -13,14 +13,13 @@ use sluice_settings::template::Template;
 
 use crate::dispatch::found_script::script_at;
 use crate::dispatch::resolve::Resolution;
+use crate::dispatch::route::RoutedPath;
 use crate::dispatch::site::Site;
 use crate::serve::gate::{Verdict, judge};
 use crate::serve::identity::Identity;
 
 /// The listing that is asked for, as one client sees it. Waits for the disk.
-///
-/// # Errors
-/// The directory cannot be read: the client's (404, 403) or the server's.
+/// Errors: the directory cannot be read: the client's (404, 403) or the server's.
 pub(crate) fn list(
     site: &Site,
     request: &ListingRequest,
@@ -33,7 +32,12 @@ pub(crate) fn list(
         attributes,
         identity,
     };
-    let mut resolution = site.resolve(&request.path, query, Some(&attributes), &mut ())?;
+    let asked = RoutedPath {
+        path: &request.path,
+        query,
+        attributes: Some(&view.attributes),
+    };
+    let mut resolution = site.resolve(asked, &mut ())?;
     loop {
         let made = match resolution.resolved.directory(resolution.path(&request.path)) {
             Some((directory, below)) if directory.is_listed() => listing::make(directory, below, request, &view),
@@ -44,14 +48,13 @@ pub(crate) fn list(
         match made {
             Err(fault) if fault.is_not_found() && resolution.goes_on() => {
                 let next = resolution.next_start(&resolution.adjustments);
-                resolution = site.resolve_from(next, &request.path, query, Some(&attributes), &mut ())?;
+                resolution = site.resolve_from(next, asked, &mut ())?;
             }
             made => return made,
         }
     }
 }
 
-/// A site as one client sees it.
 struct View<'a> {
     site: &'a Site,
     attributes: RequestAttributes<'a>,
@@ -92,15 +95,17 @@ impl View<'_> {
 impl ListingSite for View<'_> {
     fn entry_kind(&self, path: &str, directory: &Directory, below: &str) -> EntryKind {
         // Links of a listing have no query.
-        let mut resolved = self.site.resolve(path, None, Some(&self.attributes), &mut ());
+        let asked = RoutedPath {
+            attributes: Some(&self.attributes),
+            ..RoutedPath::outside_request(path)
+        };
+        let mut resolved = self.site.resolve(asked, &mut ());
         while let Ok(mut resolution) = resolved {
             match self.entry_kind_at(&mut resolution, path, directory, below) {
                 Some(kind) => return kind,
                 None => {
                     let next = resolution.next_start(&resolution.adjustments);
-                    resolved = self
-                        .site
-                        .resolve_from(next, path, None, Some(&self.attributes), &mut ());
+                    resolved = self.site.resolve_from(next, asked, &mut ());
                 }
             }
         }

@@ -1,6 +1,4 @@
 //! The address at which a hypothetical request arrives, and what a connection there shows of the client's certificate.
-//!
-//! Not here: which site answers on an address (`dispatch::config`).
 
 use std::net::IpAddr;
 
@@ -8,9 +6,7 @@ use sluice_http::host;
 use sluice_settings::rule::{ClientCertificate, Scheme};
 use sluice_settings::{ClientCertificates, ListenAddress, ListenSettings, SiteSettings};
 
-/// The default ports of the schemes (RFC 9110 §4.2), which URLs omit.
-const HTTP_PORT: u16 = 80;
-const HTTPS_PORT: u16 = 443;
+use crate::serve::client::{HTTP_PORT, HTTPS_PORT};
 
 /// The number of the address to which a client connects for a URL: that with its port and scheme. Of several, the one that the
 /// host names if it is an IP address; otherwise one on which `is_served` holds. `None` if no address has the port, because a proxy
