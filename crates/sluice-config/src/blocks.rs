@@ -10,9 +10,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeArray, DeString, DeTable, DeValue};
 
-use super::description::Fallback::Words;
 use super::document::{Document, OF_MAIN};
-use super::key::{Key, Kind, Section};
+use super::key::{Key, Section};
 use super::suggest;
 
 /// Blocks that use each other, one within the other, at most.
@@ -20,21 +19,8 @@ const DEPTH_MAX: usize = 16;
 
 pub(super) static BLOCK: Section<()> = Section {
     title: "[blocks.NAME]",
-    text: "Keys that several [routes](#siteroute) or [sites](#site) share; `use = \"NAME\"` puts them there. All keys of a route or a site are possible. Keys of the route or site \
-           itself win over those of its blocks; tables are merged key by key, other values are replaced, and the routes of a block of a site come before the site's own. Relative \
-           paths start from the directory of the file with the block. Blocks of the main file are for included files, too; those of an \
-           included file are for this file alone. [Routes](../guides/routes.md#blocks) has examples.",
-    keys: &[Key {
-        name: "use",
-        kind: Kind::Words(|_, _, _| Ok(())),
-        default: Words("none"),
-        text: "Other blocks, whose keys this one has, too; its own keys win.",
-        example: "\"security\"",
-    }],
+    keys: &[Key::words("use", |_, _, _| Ok(()))],
 };
-
-/// The description of `use` in a route or site.
-pub(super) const USE_TEXT: &str = "[Blocks](#blocksname) whose keys this one has, too. Its own keys win; of several blocks with the same key the last.";
 
 /// The blocks of a file.
 pub(super) struct Blocks<'t> {

@@ -13,11 +13,6 @@ use super::table::{Table, Written, require_file};
 /// The key `client_authorities`.
 pub(super) const AUTHORITIES: &str = "client_authorities";
 
-/// The description of the key `client_crl`.
-pub(super) const CRL_TEXT: &str = "Revocation lists of these authorities, files in PEM or DER format; several lists may be in one file. A \
-     certificate is then accepted only if its issuer has a list here, the list has not expired, and the certificate is not in it. Lists \
-     are reloaded when the files change.";
-
 /// `client_authorities` and `client_crl` while they are read.
 #[derive(Default)]
 pub(super) struct Authorities {

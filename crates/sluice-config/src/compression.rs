@@ -3,91 +3,41 @@
 use sluice_http::encoding::Encoding;
 use sluice_settings::{CompressionSettings, Precompressed};
 
-use super::description::Fallback::{self, Value, Words};
 use super::document::At;
-use super::key::{ANY, Key, Kind, Section};
+use super::key::{ANY, Key, Section};
 use super::media_type::is_token;
 use super::table::Written;
 
 pub(super) static COMPRESSION: Section<CompressionSettings> = Section {
     title: "[compression]",
-    text: "Compression for clients that accept it (`Accept-Encoding`). See the [guide](../guides/compression.md).",
-    keys: &[
-        encodings(Value("[\"br\", \"zstd\", \"gzip\"]")),
-        types(Words(
-            "text, JSON, XML, JavaScript, SVG, WebAssembly and other compressible types",
-        )),
-        least_size(Value("\"1KiB\"")),
-        files(Value("\"on\"")),
-    ],
+    keys: &[ENCODINGS, TYPES, LEAST_SIZE, FILES],
 };
 
 pub(super) static SITE_COMPRESSION: Section<CompressionSettings> = Section {
     title: "[site.compression]",
-    text: "The same for one site. Keys that are absent are taken from `[compression]`.",
-    keys: &[
-        encodings(AS_SERVER),
-        types(AS_SERVER),
-        least_size(AS_SERVER),
-        files(AS_SERVER),
-    ],
+    keys: &[ENCODINGS, TYPES, LEAST_SIZE, FILES],
 };
 
-const AS_SERVER: Fallback = Words("as in `[compression]`");
+const ENCODINGS: Key<CompressionSettings> = Key::texts("encodings", |settings, names, written| {
+    settings.encodings = read_encodings(&names, written)?;
+    Ok(())
+});
 
-const fn encodings(default: Fallback) -> Key<CompressionSettings> {
-    Key {
-        name: "encodings",
-        kind: Kind::Texts(|settings, names, written| {
-            settings.encodings = read_encodings(&names, written)?;
-            Ok(())
-        }),
-        default,
-        text: "The content codings that are used: `br`, `zstd`, `gzip`. If a client prefers several of them equally, the first in this \
-               list is used.",
-        example: "[\"zstd\", \"gzip\"]",
-    }
-}
+const TYPES: Key<CompressionSettings> = Key::texts("types", |settings, types, written| {
+    settings.types = read_types(types, written);
+    Ok(())
+});
 
-const fn types(default: Fallback) -> Key<CompressionSettings> {
-    Key {
-        name: "types",
-        kind: Kind::Texts(|settings, types, written| {
-            settings.types = read_types(types, written);
-            Ok(())
-        }),
-        default,
-        text: "The media types that are compressed, without parameters; `*` matches any characters. The list replaces the default, \
-               which is in the guide.",
-        example: "[\"text/*\", \"application/*+json\"]",
-    }
-}
+const LEAST_SIZE: Key<CompressionSettings> = Key::size("least_size", ANY, |settings, size| settings.least_bytes = size);
 
-const fn least_size(default: Fallback) -> Key<CompressionSettings> {
-    Key {
-        name: "least_size",
-        kind: Kind::Size(ANY, |settings, size| settings.least_bytes = size),
-        default,
-        text: "Smallest size that is compressed, if the size is known. Smaller content fits into one packet anyway.",
-        example: "256",
-    }
-}
-
-const fn files(default: Fallback) -> Key<CompressionSettings> {
-    Key {
-        name: "files",
-        kind: Kind::Choice(&[
-            ("on", |settings| settings.files = Precompressed::OnDemand),
-            ("stored", |settings| settings.files = Precompressed::Static),
-            ("off", |settings| settings.files = Precompressed::Off),
-        ]),
-        default,
-        text: "Compression of files. `on`: `NAME.br`, `NAME.zst` or `NAME.gz` next to `NAME` is sent if it exists, or else the file is \
-               compressed and the result kept in the file cache. `stored`: only such existing files are used. `off`: every file is \
-               sent uncompressed.",
-        example: "\"stored\"",
-    }
-}
+const FILES: Key<CompressionSettings> = Key::choice(
+    "files",
+    &[
+        ("on", |settings| settings.files = Precompressed::OnDemand),
+        ("stored", |settings| settings.files = Precompressed::Static),
+        ("off", |settings| settings.files = Precompressed::Off),
+    ],
+);
 
 /// Compresses nothing.
 pub(super) fn switch_off(settings: &mut CompressionSettings) {

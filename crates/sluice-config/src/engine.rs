@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use sluice_settings::{Engine, ScriptSettings, module_files};
 
 use super::asgi::is_asgi;
-use super::description::Fallback::{Required, Words};
 use super::document::{At, Document};
 use super::file_kind::FileKind;
 use super::interpreters::is_suffix;
-use super::key::{Key, Kind, Nested, Section};
+use super::key::{Key, Section};
 use super::script_draft::Draft;
 use super::suggest;
 use super::table::Table;
@@ -27,118 +26,61 @@ pub(super) struct ProgramDraft {
 /// A program that is an engine.
 static PROGRAM: Section<ProgramDraft> = Section {
     title: "[site.route.script.engine]",
-    text: "A program of your own that runs scripts ([RTE](../guides/rte.md)), instead of the name of an engine.",
     keys: &[
-        Key {
-            name: "program",
-            kind: Kind::Text(|engine: &mut ProgramDraft, program, written| {
-                engine.program = Some(read_program(&program, written.document(), written.line, "program")?);
-                Ok(())
-            }),
-            default: Required,
-            text: "The program. A name without a slash is looked up in PATH; a path is relative to this file.",
-            example: "\"bin/wiki\"",
-        },
-        Key {
-            name: "arguments",
-            kind: Kind::Texts(|engine, arguments, _| {
-                engine.arguments = arguments.into_iter().map(|argument| argument.value).collect();
-                Ok(())
-            }),
-            default: Words("none"),
-            text: "Its first arguments, unchanged; arguments that other keys of the route make follow. Use absolute paths, because the \
-                   working directory of the engine is that of its first script or of the application.",
-            example: "[\"-v\"]",
-        },
+        Key::required(Key::text("program", |engine: &mut ProgramDraft, program, written| {
+            engine.program = Some(read_program(&program, written.document(), written.line, "program")?);
+            Ok(())
+        })),
+        Key::texts("arguments", |engine, arguments, _| {
+            engine.arguments = arguments.into_iter().map(|argument| argument.value).collect();
+            Ok(())
+        }),
     ],
 };
 
-pub(super) const ENGINE: Key<Draft> = Key {
-    name: "engine",
-    kind: Kind::TextOrTable(
-        |script, name, written| {
-            script.settings.engines.engine = Some(read_engine(&name, written.document(), written.line)?);
-            Ok(())
-        },
-        &Nested {
-            section: &PROGRAM,
-            off: None,
-            begin: |_: &Draft, _| ProgramDraft::default(),
-            end: |script, engine, _| {
-                script.settings.engines.engine = engine.program.map(|program| Engine::Program {
-                    program,
-                    arguments: engine.arguments,
-                });
-            },
-        },
-    ),
-    default: Words("in mode `rte`: those of `interpreters` or `scripts`; otherwise none"),
-    text: "The engine that runs the scripts of a route in mode `rte`: `python`, `perl`, `php`, or a program of your own (an engine, not an \
-           interpreter such as `/usr/bin/python3`). With `interpreters` beside it, it runs the files whose suffix is not there. A file with one \
-           of the suffixes of the language (`.py`, `.pl`, `.cgi`, `.php`) needs no execute bit; other names do. All scripts of the engine share \
-           its processes.",
-    example: "\"python\"",
-};
-
-pub(super) const APP: Key<Draft> = Key {
-    name: "app",
-    kind: Kind::Text(|script, app, _| {
-        if app.is_empty() || app.starts_with('/') || app.contains(['\n', '\r']) {
-            return Err(
-                "must be the name of an application in the directory, as in \"shop:app\" or \"app.psgi\"".to_owned(),
-            );
-        }
-        script.settings.engines.app = Some(app);
+pub(super) const ENGINE: Key<Draft> = Key::text_or_table(
+    "engine",
+    |script, name, written| {
+        script.settings.engines.engine = Some(read_engine(&name, written.document(), written.line)?);
         Ok(())
-    }),
-    default: Words("none: the path names a script"),
-    text: "An application that the engine loads once, and that gets every path of the route: for Python `module:callable` (WSGI), for Perl a file \
-           (PSGI), for PHP a script that loops over requests. It is in `directory`. In Python it may also be an installed module. SCRIPT_NAME is the path before the `*` without its \
-           slash, PATH_INFO the rest.",
-    example: "\"shop:app\"",
-};
+    },
+    &PROGRAM,
+    |script, table| {
+        let engine = PROGRAM.read(table, ProgramDraft::default());
+        script.settings.engines.engine = engine.program.map(|program| Engine::Program {
+            program,
+            arguments: engine.arguments,
+        });
+    },
+);
 
-pub(super) const FRESH: Key<Draft> = Key {
-    name: "fresh",
-    kind: Kind::Choice(&[("fork", |script| script.settings.engines.is_forking = true)]),
-    default: Words("none: the interpreter runs one request after the other"),
-    text: "`fork`: the engine loads a script once, and forks a process for each request, so that nothing that the script does reaches the next \
-           request. Slower, but much faster than `cgi`.",
-    example: "\"fork\"",
-};
+pub(super) const APP: Key<Draft> = Key::text("app", |script, app, _| {
+    if app.is_empty() || app.starts_with('/') || app.contains(['\n', '\r']) {
+        return Err(
+            "must be the name of an application in the directory, as in \"shop:app\" or \"app.psgi\"".to_owned(),
+        );
+    }
+    script.settings.engines.app = Some(app);
+    Ok(())
+});
 
-pub(super) const VIRTUALENV: Key<Draft> = Key {
-    name: "virtualenv",
-    kind: Kind::Path(|script, path, _| {
-        script.settings.engines.virtualenv = Some(path);
-        Ok(())
-    }),
-    default: Words("none: `python3` in PATH"),
-    text: "The virtual environment of Python from which scripts load their modules; its `bin/python` runs the engine.",
-    example: "\"venv\"",
-};
+pub(super) const FRESH: Key<Draft> =
+    Key::choice("fresh", &[("fork", |script| script.settings.engines.is_forking = true)]);
 
-pub(super) const PHP_VALUE: Key<Draft> = Key {
-    name: "php_value",
-    kind: Kind::Pairs(|script, pairs, written| {
-        script.settings.engines.php_values = read_php_values(written.name, pairs, written.document());
-        Ok(())
-    }),
-    default: Words("those of `php.ini`"),
-    text: "Settings of PHP, which scripts may change with `ini_set()`.",
-    example: "{ memory_limit = \"256M\" }",
-};
+pub(super) const VIRTUALENV: Key<Draft> = Key::path("virtualenv", |script, path, _| {
+    script.settings.engines.virtualenv = Some(path);
+    Ok(())
+});
 
-pub(super) const PHP_ADMIN_VALUE: Key<Draft> = Key {
-    name: "php_admin_value",
-    kind: Kind::Pairs(|script, pairs, written| {
-        script.settings.engines.php_admin_values = read_php_values(written.name, pairs, written.document());
-        Ok(())
-    }),
-    default: Words("those of `php.ini`"),
-    text: "Settings of PHP, which scripts cannot change.",
-    example: "{ open_basedir = \"/srv/wiki\" }",
-};
+pub(super) const PHP_VALUE: Key<Draft> = Key::pairs("php_value", |script, pairs, written| {
+    script.settings.engines.php_values = read_php_values(written.name, pairs, written.document());
+    Ok(())
+});
+
+pub(super) const PHP_ADMIN_VALUE: Key<Draft> = Key::pairs("php_admin_value", |script, pairs, written| {
+    script.settings.engines.php_admin_values = read_php_values(written.name, pairs, written.document());
+    Ok(())
+});
 
 /// Settings of PHP by name.
 fn read_php_values(key: &str, pairs: Vec<(String, At<String>)>, document: &Document<'_>) -> BTreeMap<String, String> {

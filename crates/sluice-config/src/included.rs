@@ -9,11 +9,10 @@ use toml::de::DeTable;
 
 use super::blocks::Blocks;
 use super::description::Described;
-use super::description::Fallback::Words;
 use super::document::{Document, decode};
 use super::file_kind::FileKind;
 use super::include::IncludeFile;
-use super::key::{Key, Kind, Nested, Section};
+use super::key::{Key, Section};
 use super::root::{self, ROOT, Root};
 use super::route::{self, ROUTE};
 use super::route_lint::SiteRoot;
@@ -25,40 +24,22 @@ use super::table::Table;
 /// The keys of an included file. All but `host` and `route` are described in the section of the main file, too.
 pub(super) static INCLUDED: Section<Root> = Section {
     title: "an included file",
-    text: "A file that `include` names: sites, and routes for sites of other files. Relative paths in it start from its own directory.",
     keys: &[
-        Key {
-            name: "host",
-            kind: Kind::Text(|root, host, _| {
-                root.route_host = Some(site::parse_host(&host)?);
-                Ok(())
-            }),
-            default: Words("the site without `hosts`, or else the first site"),
-            text: "A host of the site to which the routes of this file are added.",
-            example: "\"example.org\"",
-        },
+        Key::text("host", |root, host, _| {
+            root.route_host = Some(site::parse_host(&host)?);
+            Ok(())
+        }),
         root::SITE_KEY,
-        Key {
-            name: "route",
-            kind: Kind::Tables(&Nested {
-                section: &ROUTE,
-                off: None,
-                begin: |root: &Root, table| {
-                    let site = root.route_site.map(|number| root.sites.root_of(number));
-                    let path = root.route_site.and_then(|number| root.sites.root_path_of(number));
-                    route::Draft::new(site.unwrap_or(SiteRoot::Absent), path, table)
-                },
-                end: |root, route, table| {
-                    if let Some(number) = root.route_site {
-                        root.sites.add_route(number, route, table);
-                    }
-                },
-            }),
-            default: Words("none"),
-            text: "A route of the site that `host` names, after the site's own routes: write `[[route]]` above each. The keys are those of \
-                   `[[site.route]]`.",
-            example: "{ path = \"/wiki/*\", files = { directory = \"/usr/share/wiki\" } }",
-        },
+        Key::tables("route", &ROUTE, |root, table| {
+            let route = ROUTE.read(table, {
+                let site = root.route_site.map(|number| root.sites.root_of(number));
+                let path = root.route_site.and_then(|number| root.sites.root_path_of(number));
+                route::Draft::new(site.unwrap_or(SiteRoot::Absent), path, table)
+            });
+            if let Some(number) = root.route_site {
+                root.sites.add_route(number, route, table);
+            }
+        }),
         root::BLOCKS_KEY,
     ],
 };

@@ -7,29 +7,21 @@ use std::path::{Path, PathBuf};
 
 use sluice_settings::Engine;
 
-use super::description::Fallback::Words;
 use super::document::{At, Document};
 use super::engine::read_engines;
 use super::file_kind::FileKind;
-use super::key::{Key, Kind};
+use super::key::Key;
 use super::script_draft::Draft;
 
-pub(super) const INTERPRETERS: Key<Draft> = Key {
-    name: "interpreters",
-    kind: Kind::Pairs(|script, pairs, written| {
-        let document = written.document();
-        if script.settings.mode.has_engine() {
-            script.settings.engines.by_suffix = read_engines(written.name, pairs, document);
-        } else {
-            script.settings.interpreters = read_interpreters(written.name, pairs, document);
-        }
-        Ok(())
-    }),
-    default: Words("none: files are executed themselves"),
-    text: "Interpreters by file name suffix. A name without a slash is looked up in PATH. A file with an interpreter needs no execute bit \
-           and no `#!` line. In mode `rte` they are engines: `{ \".py\" = \"python\", \".pl\" = \"perl\" }`.",
-    example: "{ \".pl\" = \"perl\", \".py\" = \"python3\" }",
-};
+pub(super) const INTERPRETERS: Key<Draft> = Key::pairs("interpreters", |script, pairs, written| {
+    let document = written.document();
+    if script.settings.mode.has_engine() {
+        script.settings.engines.by_suffix = read_engines(written.name, pairs, document);
+    } else {
+        script.settings.interpreters = read_interpreters(written.name, pairs, document);
+    }
+    Ok(())
+});
 
 /// Reports a program that does not exist or cannot be executed.
 pub(super) fn require_program(

@@ -7,8 +7,8 @@
 //!              └─▶ include ─▶ included: sites and routes ──────────┼────────────────────────────┘
 //!                                                                  └─▶ reference page, answers to unknown keys
 //! ```
-//! A key is one entry (`key`) in the file of its section: its name, kind of value, setter, default and description. Nothing here
-//! opens a socket or starts a process, so a configuration can be read while a server runs with an older one. Not here: the server (`sluice_server`), and the command line.
+//! A key is one entry (`key`) in the file of its section: its name, kind of value and setter. What users read about it is in `keys.md`.
+//! Nothing here opens a socket or starts a process, so a configuration can be read while a server runs with an older one.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -38,6 +38,7 @@ mod include;
 mod included;
 mod interpreters;
 mod key;
+mod key_text;
 mod limits;
 mod listen;
 mod log;

@@ -8,10 +8,9 @@ use sluice_settings::{AccessLog, CacheSettings, CompressionSettings, LogTarget, 
 use super::blocks::BLOCK;
 use super::cache::CACHE;
 use super::compression::{self, COMPRESSION};
-use super::description::Fallback::{self, Words};
 use super::document::{At, Document};
 use super::include::{self, IncludeFile};
-use super::key::{Key, Kind, Nested, Section};
+use super::key::{Key, Section};
 use super::limits::LIMITS;
 use super::listen::{self, LISTEN, Listen};
 use super::log::{self, LOG, Logs, OwnLog};
@@ -49,9 +48,7 @@ pub(super) struct Root {
 impl Root {
     /// Reads the main file.
     pub(super) fn read(document: &Document<'_>, values: &toml::de::DeTable<'_>) -> Root {
-        let mut root = Root::new();
-        ROOT.read(&Table::whole(document, values), &mut root);
-        root
+        ROOT.read(&Table::whole(document, values), Root::new())
     }
 
     fn new() -> Root {
@@ -115,128 +112,55 @@ impl Root {
     }
 }
 
-/// The default of a section that is absent.
-const DEFAULTS: Fallback = Words("the defaults of its keys");
-
 pub(super) static ROOT: Section<Root> = Section {
     title: "",
-    text: "A configuration is a TOML file. Relative paths in it start from the directory that contains it.",
     keys: &[
         INCLUDE,
-        Key {
-            name: "listen",
-            kind: Kind::Tables(&Nested {
-                section: &LISTEN,
-                off: None,
-                begin: |_: &Root, _| listen::Draft::default(),
-                end: |root, listen, table| root.listen.extend(listen.finish(table, &root.listen)),
-            }),
-            default: Words("`127.0.0.1:8080`"),
-            text: "An address to listen on.",
-            example: "{ address = \"0.0.0.0:80\" }",
-        },
-        Key {
-            name: "server",
-            kind: Kind::Table(&Nested {
-                section: &SERVER,
-                off: None,
-                begin: |_: &Root, _| Server::new(),
-                end: |root, server, table| {
-                    root.server = server.finish(table);
-                },
-            }),
-            default: DEFAULTS,
-            text: "The server as a whole.",
-            example: "{ workers = 4 }",
-        },
-        Key {
-            name: "limits",
-            kind: Kind::Table(&Nested {
-                section: &LIMITS,
-                off: None,
-                begin: |_: &Root, _| Limits::default(),
-                end: |root, limits, _| root.limits = limits,
-            }),
-            default: DEFAULTS,
-            text: "Bounds on connections, request heads and request bodies.",
-            example: "{ body_size = \"100MiB\" }",
-        },
-        Key {
-            name: "cache",
-            kind: Kind::Table(&Nested {
-                section: &CACHE,
-                off: None,
-                begin: |_: &Root, _| CacheSettings::default(),
-                end: |root, cache, _| root.cache = (cache.bytes_max > 0).then_some(cache),
-            }),
-            default: DEFAULTS,
-            text: "Files kept in memory.",
-            example: "{ size = \"1GiB\" }",
-        },
-        Key {
-            name: "compression",
-            kind: Kind::Table(&Nested {
-                section: &COMPRESSION,
-                off: Some(|root: &mut Root| compression::switch_off(&mut root.compression)),
-                begin: |root: &Root, _| root.compression.clone(),
-                end: |root, compression, _| root.compression = compression,
-            }),
-            default: DEFAULTS,
-            text: "Compression for clients that accept it; `false` for none.",
-            example: "{ encodings = [\"gzip\"] }",
-        },
-        Key {
-            name: "log",
-            kind: Kind::Table(&Nested {
-                section: &LOG,
-                off: Some(|root: &mut Root| root.access_log.target = LogTarget::Off),
-                begin: |root: &Root, _| Logs::new(root.access_log.clone()),
-                end: |root, log, table| {
-                    log::check_keep(&log.access, table);
-                    root.stray_rotation = log::stray_rotation(&log, table);
-                    (root.access_log, root.server_log) = log.finish();
-                },
-            }),
-            default: DEFAULTS,
-            text: "The access log, `false` for none, and the server log.",
-            example: "{ access = \"access.log\" }",
-        },
+        Key::tables("listen", &LISTEN, |root, table| {
+            let listen = LISTEN.read(table, listen::Draft::default());
+            root.listen.extend(listen.finish(table, &root.listen));
+        }),
+        Key::table("server", &SERVER, |root, table| {
+            let server = SERVER.read(table, Server::new());
+            root.server = server.finish(table);
+        }),
+        Key::table("limits", &LIMITS, |root, table| {
+            root.limits = LIMITS.read(table, Limits::default());
+        }),
+        Key::table("cache", &CACHE, |root, table| {
+            let cache = CACHE.read(table, CacheSettings::default());
+            root.cache = (cache.bytes_max > 0).then_some(cache);
+        }),
+        Key::table_or_off(
+            "compression",
+            &COMPRESSION,
+            |root| compression::switch_off(&mut root.compression),
+            |root, table| root.compression = COMPRESSION.read(table, root.compression.clone()),
+        ),
+        Key::table_or_off(
+            "log",
+            &LOG,
+            |root| root.access_log.target = LogTarget::Off,
+            |root, table| {
+                let log = LOG.read(table, Logs::new(root.access_log.clone()));
+                log::check_keep(&log.access, table);
+                root.stray_rotation = log::stray_rotation(&log, table);
+                (root.access_log, root.server_log) = log.finish();
+            },
+        ),
         SITE_KEY,
         BLOCKS_KEY,
     ],
 };
 
-pub(super) const BLOCKS_KEY: Key<Root> = Key {
-    name: "blocks",
-    kind: Kind::Named(&BLOCK),
-    default: Words("none"),
-    text: "Keys that several routes or sites share, by names of your choice.",
-    example: "{ php = { script = { mode = \"rte\" } } }",
-};
+pub(super) const BLOCKS_KEY: Key<Root> = Key::named("blocks", &BLOCK);
 
-pub(super) const SITE_KEY: Key<Root> = Key {
-    name: "site",
-    kind: Kind::Tables(&Nested {
-        section: &SITE,
-        off: None,
-        begin: |root: &Root, table| site::Draft::new(&root.access_log, &root.compression, table),
-        end: |root, site, table| root.sites.add(site, table),
-    }),
-    // Not `Required`: an empty list is as wrong, and so is a file whose included files have none.
-    default: Words("required, here or in an included file"),
-    text: "A virtual host.",
-    example: "{ root = \"htdocs\" }",
-};
+pub(super) const SITE_KEY: Key<Root> = Key::tables("site", &SITE, |root, table| {
+    let site = SITE.read(table, site::Draft::new(&root.access_log, &root.compression, table));
+    root.sites.add(site, table);
+});
 
-const INCLUDE: Key<Root> = Key {
-    name: "include",
-    kind: Kind::Words(|root, patterns, written| {
-        root.include = include::expand(&patterns, written.line, written.document())?;
-        Ok(())
-    }),
-    default: Words("none"),
-    text: "Files with further sites and routes ([their content](#included-files)): paths or patterns, in which `*` and `?` \
-           match characters of a name, except a leading dot. The files of a pattern are read in the order of their names. A pattern may \
-           match no file; its directory must exist. `sluice reload` reads them again.",
-    example: "\"sites/*.toml\"",
-};
+const INCLUDE: Key<Root> = Key::words("include", |root, patterns, written| {
+    root.include = include::expand(&patterns, written.line, written.document())?;
+    Ok(())
+});

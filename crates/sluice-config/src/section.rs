@@ -10,17 +10,19 @@ use std::time::Duration;
 use sluice_settings::ListenAddress;
 use toml::de::{DeInteger, DeValue};
 
-use super::description::{Described, Fallback};
+use super::description::Described;
 use super::document::At;
 use super::foreign;
-use super::key::{Below, Bounds, Key, Kind, Nested, Section, Word};
+use super::key::{Bounds, Key, Kind, Read, Section, Word};
+use super::key_text::text_of;
 use super::suggest;
 use super::table::{Table, Written};
 use sluice_settings::notation;
 
 impl<S> Section<S> {
-    /// Reads a table into `settings`, key by key in the order of the section's list: a setter can rely on the keys above its own.
-    pub(crate) fn read(&'static self, table: &Table<'_>, settings: &mut S) {
+    /// Reads a table into `settings`, the defaults, key by key in the order of the section's list: a setter can rely on the keys above
+    /// its own.
+    pub(crate) fn read(&'static self, table: &Table<'_>, mut settings: S) -> S {
         let document = table.document;
         for key in table.values.keys() {
             if !self.keys.iter().any(|known| known.name == key.get_ref()) {
@@ -29,8 +31,9 @@ impl<S> Section<S> {
             }
         }
         for key in self.keys {
-            key.read(table, settings);
+            key.read(table, &mut settings);
         }
+        settings
     }
 
     /// Reads one key of a table into `settings`.
@@ -38,22 +41,6 @@ impl<S> Section<S> {
         for key in self.keys.iter().filter(|key| key.name == name) {
             key.read(table, settings);
         }
-    }
-}
-
-impl<S, T> Below<S> for Nested<S, T> {
-    fn description(&self) -> &'static dyn Described {
-        self.section
-    }
-
-    fn read(&self, parent: &mut S, table: &Table<'_>) {
-        let mut settings = (self.begin)(parent, table);
-        self.section.read(table, &mut settings);
-        (self.end)(parent, settings, table);
-    }
-
-    fn off(&self) -> Option<fn(&mut S)> {
-        self.off
     }
 }
 
@@ -67,7 +54,7 @@ impl<S> Key<S> {
                 }
             }
             None => {
-                if let Fallback::Required = self.default {
+                if self.is_required {
                     self.report_missing(table);
                 }
             }
@@ -79,7 +66,7 @@ impl<S> Key<S> {
         table.report(&format!(
             "{} lacks {name}: write, for instance, {name} = {}",
             table.title,
-            self.example,
+            text_of(table.title, self.name).example,
             name = self.name
         ));
     }
@@ -87,18 +74,18 @@ impl<S> Key<S> {
     /// Checks a value and calls the setter. The error is a message about the value.
     fn set(&self, settings: &mut S, written: &Written<'_>) -> Result<(), String> {
         match &self.kind {
-            Kind::Text(set) => set(settings, self.text(written)?, written),
-            Kind::Path(set) => set(settings, self.path(written)?, written),
-            Kind::WordOrPath(words, set) => match find(words, &self.text(written)?) {
+            Kind::Text(set) => set(settings, self.read_text(written)?, written),
+            Kind::Path(set) => set(settings, self.read_path(written)?, written),
+            Kind::WordOrPath(words, set) => match find(words, &self.read_text(written)?) {
                 Some(set_word) => {
                     set_word(settings);
                     Ok(())
                 }
-                None => set(settings, self.path(written)?, written),
+                None => set(settings, self.read_path(written)?, written),
             },
-            Kind::Addresses(set) => set(settings, self.addresses(written)?, written),
+            Kind::Addresses(set) => set(settings, self.read_addresses(written)?, written),
             Kind::Flag(set) => {
-                set(settings, self.expect(written.value.as_bool())?);
+                set(settings, self.expect(written, written.value.as_bool())?);
                 Ok(())
             }
             Kind::FlagOrWord(set, words) => {
@@ -108,21 +95,21 @@ impl<S> Key<S> {
                 ) {
                     (Some(is_on), _) => set(settings, is_on),
                     (_, Some(set_word)) => set_word(settings),
-                    _ => return Err(self.wrong_type()),
+                    _ => return Err(self.wrong_type(written)),
                 }
                 Ok(())
             }
-            Kind::Texts(set) => set(settings, self.texts(written)?, written),
+            Kind::Texts(set) => set(settings, self.read_texts(written)?, written),
             Kind::Words(set) => {
                 let words = match written.value.as_str() {
-                    Some(_) => vec![self.text(written)?],
-                    None => self.texts(written)?.into_iter().map(|text| text.value).collect(),
+                    Some(_) => vec![self.read_text(written)?],
+                    None => self.read_texts(written)?.into_iter().map(|text| text.value).collect(),
                 };
                 set(settings, words, written)
             }
-            Kind::Pairs(set) => set(settings, self.pairs(written)?, written),
+            Kind::Pairs(set) => set(settings, self.read_pairs(written)?, written),
             Kind::Number { bounds, set, .. } => {
-                set(settings, self.number(bounds, written)?);
+                set(settings, self.read_number(bounds, written)?);
                 Ok(())
             }
             Kind::Duration(bounds, set) => {
@@ -139,64 +126,73 @@ impl<S> Key<S> {
                 Ok(())
             }
             Kind::Code(codes, set) => {
-                set(settings, self.code(codes, written)?);
+                set(settings, self.read_code(codes, written)?);
                 Ok(())
             }
-            Kind::TextOrTable(set, below) => match written.value.is_table() {
-                true => self.set_table(settings, *below, written),
-                false => set(settings, self.text(written)?, written),
-            },
-            Kind::Table(below) => self.set_table(settings, *below, written),
-            Kind::Tables(below) => self.set_tables(settings, *below, written),
+            Kind::TextOrTable(set, ..) if !written.value.is_table() => set(settings, self.read_text(written)?, written),
+            Kind::TableOrOff(_, off, _) if written.value.as_bool() == Some(false) => {
+                off(settings);
+                Ok(())
+            }
+            Kind::TextOrTable(_, section, read) | Kind::Table(section, read) | Kind::TableOrOff(section, _, read) => {
+                self.set_table(settings, section.title(), *read, written)
+            }
+            Kind::Tables(section, read) => self.set_tables(settings, section.title(), *read, written),
             Kind::Named(section) => self.check_named(*section, written),
         }
     }
 
-    fn set_table(&self, settings: &mut S, below: &'static dyn Below<S>, written: &Written<'_>) -> Result<(), String> {
-        match (below.off(), written.value.as_bool()) {
-            (Some(off), Some(false)) => off(settings),
-            _ => {
-                if let (true, Some(hint)) = (written.value.is_array(), foreign::tables(self.name)) {
-                    return Err(format!("is the server as a whole, written once as [server]; {hint}"));
-                }
-                let values = self.expect(written.value.as_table())?;
-                let table = Table {
-                    document: written.document(),
-                    title: below.description().title(),
-                    line: written.line,
-                    values,
-                };
-                below.read(settings, &table);
-            }
+    fn set_table(
+        &self,
+        settings: &mut S,
+        title: &'static str,
+        read: Read<S>,
+        written: &Written<'_>,
+    ) -> Result<(), String> {
+        if let (true, Some(hint)) = (written.value.is_array(), foreign::tables(self.name)) {
+            return Err(format!("is the server as a whole, written once as [server]; {hint}"));
         }
+        let table = Table {
+            document: written.document(),
+            title,
+            line: written.line,
+            values: self.expect(written, written.value.as_table())?,
+        };
+        read(settings, &table);
         Ok(())
     }
 
-    fn set_tables(&self, settings: &mut S, below: &'static dyn Below<S>, written: &Written<'_>) -> Result<(), String> {
+    fn set_tables(
+        &self,
+        settings: &mut S,
+        title: &'static str,
+        read: Read<S>,
+        written: &Written<'_>,
+    ) -> Result<(), String> {
         let document = written.document();
         let list = written.value.as_array().ok_or_else(|| match written.value.is_table() {
-            true => self.wrong_type(),
+            true => self.wrong_type(written),
             false => format!(
                 "{}, and below it keys such as {}",
-                self.wrong_type(),
-                self.example.trim_matches(['{', '}', ' '])
+                self.wrong_type(written),
+                written.example().trim_matches(['{', '}', ' '])
             ),
         })?;
         for item in list {
             let line = document.line(item.span().start);
             match item.get_ref().as_table() {
-                Some(values) => {
-                    let table = Table {
+                Some(values) => read(
+                    settings,
+                    &Table {
                         document,
-                        title: below.description().title(),
+                        title,
                         line,
                         values,
-                    };
-                    below.read(settings, &table);
-                }
+                    },
+                ),
                 None => document.report(
                     line,
-                    format!("{}: {}", document.excerpt(item.span()), self.wrong_type()),
+                    format!("{}: {}", document.excerpt(item.span()), self.wrong_type(written)),
                 ),
             }
         }
@@ -206,7 +202,7 @@ impl<S> Key<S> {
     /// Checks that sections have names and are tables, and that their keys are of the right type. They are read where they are used.
     fn check_named(&self, section: &'static dyn Described, written: &Written<'_>) -> Result<(), String> {
         let document = written.document();
-        for (name, value) in self.expect(written.value.as_table())? {
+        for (name, value) in self.expect(written, written.value.as_table())? {
             if !value.get_ref().is_table() {
                 let title = section.title().replace("NAME", name.get_ref());
                 let message = format!(
@@ -220,31 +216,36 @@ impl<S> Key<S> {
         Ok(())
     }
 
-    fn text(&self, written: &Written<'_>) -> Result<String, String> {
-        let text = self.expect(written.value.as_str())?;
+    fn read_text(&self, written: &Written<'_>) -> Result<String, String> {
+        let text = self.expect(written, written.value.as_str())?;
         if text.contains('\0') {
             return Err("must not contain a NUL character".to_owned());
         }
         Ok(text.to_owned())
     }
 
-    fn path(&self, written: &Written<'_>) -> Result<PathBuf, String> {
-        match self.text(written)?.as_str() {
+    fn read_path(&self, written: &Written<'_>) -> Result<PathBuf, String> {
+        match self.read_text(written)?.as_str() {
             "" => Err("the path is empty; \".\" is the directory of this file".to_owned()),
             path => Ok(written.document().resolve(written.line, path)),
         }
     }
 
     /// Addresses to listen on: one, or a list, of which wrong ones are reported and left out.
-    fn addresses(&self, written: &Written<'_>) -> Result<Vec<At<ListenAddress>>, String> {
+    fn read_addresses(&self, written: &Written<'_>) -> Result<Vec<At<ListenAddress>>, String> {
         if written.value.as_str().is_some() {
-            return Ok(vec![written.at(address(&self.text(written)?, written.line, written)?)]);
+            return Ok(vec![written.at(address(
+                &self.read_text(written)?,
+                written.line,
+                written,
+            )?)]);
         }
-        let texts = self.texts(written)?;
+        let texts = self.read_texts(written)?;
         if texts.is_empty() {
             return Err(format!(
                 "an empty list names no address: write, for instance, {} = {}",
-                self.name, self.example
+                self.name,
+                written.example()
             ));
         }
         let mut addresses = Vec::new();
@@ -260,8 +261,8 @@ impl<S> Key<S> {
         Ok(addresses)
     }
 
-    fn texts(&self, written: &Written<'_>) -> Result<Vec<At<String>>, String> {
-        let list = self.expect(written.value.as_array())?;
+    fn read_texts(&self, written: &Written<'_>) -> Result<Vec<At<String>>, String> {
+        let list = self.expect(written, written.value.as_array())?;
         let texts = list.iter().map(|item| {
             let text = item.get_ref().as_str().filter(|text| !text.contains('\0'))?;
             Some(At {
@@ -269,14 +270,14 @@ impl<S> Key<S> {
                 line: written.document().line(item.span().start),
             })
         });
-        self.expect(texts.collect())
+        self.expect(written, texts.collect())
     }
 
     /// Names and their texts; a value that is not a text is reported and left out.
-    fn pairs(&self, written: &Written<'_>) -> Result<Vec<(String, At<String>)>, String> {
+    fn read_pairs(&self, written: &Written<'_>) -> Result<Vec<(String, At<String>)>, String> {
         let document = written.document();
         let mut pairs = Vec::new();
-        for (key, value) in self.expect(written.value.as_table())? {
+        for (key, value) in self.expect(written, written.value.as_table())? {
             let line = document.line(key.span().start);
             match value.get_ref().as_str() {
                 Some(text) => pairs.push((
@@ -302,14 +303,14 @@ impl<S> Key<S> {
         Ok(pairs)
     }
 
-    fn integer(&self, written: &Written<'_>) -> Result<u64, String> {
-        let number = self.expect(written.value.as_integer())?;
+    fn read_integer(&self, written: &Written<'_>) -> Result<u64, String> {
+        let number = self.expect(written, written.value.as_integer())?;
         // A negative number is below every lower bound but 0, and one beyond 64 bits above every upper bound.
         Ok(to_number(number).unwrap_or(if number.as_str().starts_with('-') { 0 } else { u64::MAX }))
     }
 
-    fn number(&self, bounds: &Bounds, written: &Written<'_>) -> Result<u64, String> {
-        let number = self.integer(written)?;
+    fn read_number(&self, bounds: &Bounds, written: &Written<'_>) -> Result<u64, String> {
+        let number = self.read_integer(written)?;
         check_bounds(bounds, number, |bound| bound.to_string())?;
         match written.value.as_integer() {
             Some(negative) if negative.as_str().starts_with('-') => Err("must not be negative".to_owned()),
@@ -317,24 +318,24 @@ impl<S> Key<S> {
         }
     }
 
-    fn code(&self, codes: &[u16], written: &Written<'_>) -> Result<u16, String> {
-        let number = self.integer(written)?;
+    fn read_code(&self, codes: &[u16], written: &Written<'_>) -> Result<u16, String> {
+        let number = self.read_integer(written)?;
         let code = codes.iter().find(|code| u64::from(**code) == number).copied();
         code.ok_or_else(|| format!("must be {}", suggest::alternatives(codes)))
     }
 
-    fn expect<T>(&self, read: Option<T>) -> Result<T, String> {
-        read.ok_or_else(|| self.wrong_type())
+    fn expect<T>(&self, written: &Written<'_>, read: Option<T>) -> Result<T, String> {
+        read.ok_or_else(|| self.wrong_type(written))
     }
 
     /// The message about a value of another type.
-    fn wrong_type(&self) -> String {
+    fn wrong_type(&self, written: &Written<'_>) -> String {
         match &self.kind {
-            Kind::Tables(below) => format!(
+            Kind::Tables(section, _) => format!(
                 "must be a list of tables: write {} (two brackets) above each",
-                below.description().title()
+                section.title()
             ),
-            kind => format!("must be {}, as in {} = {}", kind.form(), self.name, self.example),
+            kind => format!("must be {}, as in {} = {}", kind.form(), self.name, written.example()),
         }
     }
 }

@@ -8,16 +8,14 @@ use sluice_settings::{
     LogTarget, SiteSettings,
 };
 
-use super::blocks;
-use super::client_certificates::{Authorities, CRL_TEXT};
+use super::client_certificates::Authorities;
 use super::compression::{self, SITE_COMPRESSION};
-use super::description::Fallback::{Value, Words};
 use super::document::{At, Document, Missing};
-use super::key::{ANY, Key, Kind, Nested, Section};
+use super::key::{ANY, Key, Section};
 use super::listen::{Identity, SITE_TLS};
 use super::log::{self, Logs, SITE_LOG};
 use super::pages;
-use super::route::{self, FOLLOW_LINKS_TEXT, ROUTE};
+use super::route::{self, ROUTE};
 use super::route_lint::{ParsedRoute, SiteRoot};
 use super::table::{Table, Written, expect_directory};
 use sluice_settings::notation;
@@ -81,47 +79,24 @@ impl Draft {
 
 pub(super) static SITE: Section<Draft> = Section {
     title: "[[site]]",
-    text: "A virtual host; at least one. Requests for a host that no site names go to the site without `hosts`, or else to the first \
-           site.",
     keys: &[
         ENABLED,
         USE,
         HOSTS,
         LISTEN_ON,
-        Key {
-            name: "root",
-            kind: Kind::Path(|site, path, written| {
-                expect_directory(written.document(), written.name, &written.at(path.clone()));
-                site.settings.root = Some(path);
-                Ok(())
-            }),
-            default: Words("none: only routes are served"),
-            text: "Directory of the site's files; a path that no route matches is looked up there. Scripts get it as DOCUMENT_ROOT.",
-            example: "\"htdocs\"",
-        },
-        Key {
-            name: "tls",
-            kind: Kind::Table(&Nested {
-                section: &SITE_TLS,
-                off: None,
-                begin: |_: &Draft, _| Identity::default(),
-                end: |site, identity, table| site.settings.identity = identity.finish(table),
-            }),
-            default: Words("the certificate of the address"),
-            text: "The site's own certificate.",
-            example: "{ certificate = \"cert.pem\" }",
-        },
+        Key::path("root", |site, path, written| {
+            expect_directory(written.document(), written.name, &written.at(path.clone()));
+            site.settings.root = Some(path);
+            Ok(())
+        }),
+        Key::table("tls", &SITE_TLS, |site, table| {
+            let identity = SITE_TLS.read(table, Identity::default());
+            site.settings.identity = identity.finish(table);
+        }),
         CLIENT_CERTIFICATES,
         CLIENT_AUTHORITIES,
         CLIENT_CRL,
-        Key {
-            name: "hsts",
-            kind: Kind::Duration(ANY, |site, hsts| site.settings.hsts = Some(hsts)),
-            default: Words("none"),
-            text: "How long browsers must use only https for this host; sent over TLS as `Strict-Transport-Security`. It cannot be \
-                   revoked before it expires, so begin with minutes.",
-            example: "\"5m\"",
-        },
+        Key::duration("hsts", ANY, |site, hsts| site.settings.hsts = Some(hsts)),
         INDEX_KEY,
         CACHE,
         LISTING,
@@ -131,285 +106,158 @@ pub(super) static SITE: Section<Draft> = Section {
         TYPES,
         CHARSET,
         NOSNIFF,
-        Key {
-            name: "compression",
-            kind: Kind::Table(&Nested {
-                section: &SITE_COMPRESSION,
-                off: Some(|site: &mut Draft| compression::switch_off(&mut site.settings.compression)),
-                begin: |site: &Draft, _| compression::for_site(&site.settings.compression),
-                end: |site, compression, _| site.settings.compression = compression,
-            }),
-            default: Words("as `[compression]`"),
-            text: "Compression for this site; `false` for none.",
-            example: "{ files = \"stored\" }",
-        },
+        Key::table_or_off(
+            "compression",
+            &SITE_COMPRESSION,
+            |site| compression::switch_off(&mut site.settings.compression),
+            |site, table| {
+                site.settings.compression =
+                    SITE_COMPRESSION.read(table, compression::for_site(&site.settings.compression));
+            },
+        ),
         ERRORS,
         ERROR_DETAIL,
-        Key {
-            name: "log",
-            kind: Kind::Table(&Nested {
-                section: &SITE_LOG,
-                off: Some(|site: &mut Draft| {
-                    site.settings.log = Some(AccessLog {
-                        target: LogTarget::Off,
-                        ..site.server_log.clone()
-                    });
-                }),
-                begin: |site: &Draft, _| Logs::new(site.server_log.clone()),
-                end: |site, log, table| {
-                    log::check_site_log(&log.access, &site.server_log, table);
-                    site.settings.log = Some(log.access);
-                },
-            }),
-            default: Words("as `[log]`"),
-            text: "The site's own access log; `false` for none.",
-            example: "{ access = \"example.org.log\" }",
-        },
-        Key {
-            name: "route",
-            kind: Kind::Tables(&Nested {
-                section: &ROUTE,
-                off: None,
-                begin: |site: &Draft, table| route::Draft::new(site.root, site.settings.root.as_deref(), table),
-                end: |site, route, table| {
-                    let (settings, parsed) = route.finish(&site.settings.compression, table);
-                    site.settings.routes.extend(settings);
-                    site.parsed_routes.push(parsed);
-                },
-            }),
-            default: Words("none: files under `root`"),
-            text: "The answer to requests for some paths.",
-            example: "{ path = \"/old\", redirect = { to = \"/new\" } }",
-        },
+        Key::table_or_off(
+            "log",
+            &SITE_LOG,
+            |site| {
+                site.settings.log = Some(AccessLog {
+                    target: LogTarget::Off,
+                    ..site.server_log.clone()
+                });
+            },
+            |site, table| {
+                let log = SITE_LOG.read(table, Logs::new(site.server_log.clone()));
+                log::check_site_log(&log.access, &site.server_log, table);
+                site.settings.log = Some(log.access);
+            },
+        ),
+        Key::tables("route", &ROUTE, |site, table| {
+            let route = ROUTE.read(
+                table,
+                route::Draft::new(site.root, site.settings.root.as_deref(), table),
+            );
+            let (settings, parsed) = route.finish(&site.settings.compression, table);
+            site.settings.routes.extend(settings);
+            site.parsed_routes.push(parsed);
+        }),
     ],
 };
 
-const ENABLED: Key<Draft> = Key {
-    name: "enabled",
-    kind: Kind::Flag(|site, is_enabled| site.is_enabled = is_enabled),
-    default: Value("true"),
-    text: "`false` switches the site off: it is read, so mistakes in it are reported, but not served, and its directories and programs may be missing. \
-           Requests for its hosts are those for a host that no site names.",
-    example: "false",
-};
+const ENABLED: Key<Draft> = Key::flag("enabled", |site, is_enabled| site.is_enabled = is_enabled);
 
-const HOSTS: Key<Draft> = Key {
-    name: "hosts",
-    kind: Kind::Texts(|site, names, written| {
-        let is_empty = names.is_empty();
-        site.hosts = Some(read_hosts(names, written.document()));
-        if is_empty {
-            return Err("an empty list names no host; leave hosts out for any host".to_owned());
-        }
-        Ok(())
-    }),
-    default: Words("any host"),
-    text: "Host names of the site, without port. `*.example.org` matches every name below example.org.",
-    example: "[\"example.org\", \"*.example.org\"]",
-};
+const HOSTS: Key<Draft> = Key::texts("hosts", |site, names, written| {
+    let is_empty = names.is_empty();
+    site.hosts = Some(read_hosts(names, written.document()));
+    if is_empty {
+        return Err("an empty list names no host; leave hosts out for any host".to_owned());
+    }
+    Ok(())
+});
 
-const LISTEN_ON: Key<Draft> = Key {
-    name: "listen",
-    kind: Kind::Texts(|site, addresses, written| {
-        let is_empty = addresses.is_empty();
-        site.listen = read_addresses(addresses, written.document());
-        match is_empty {
-            true => Err("an empty list names no address; leave listen out for all addresses".to_owned()),
-            false => Ok(()),
-        }
-    }),
-    default: Words("all addresses"),
-    text: "The addresses on which the site is served, each as in a `[[listen]]`. Elsewhere its hosts get 421 (Misdirected Request); \
-           an address that only redirects to https still redirects them.",
-    example: "[\"127.0.0.1:8080\"]",
-};
+const LISTEN_ON: Key<Draft> = Key::texts("listen", |site, addresses, written| {
+    let is_empty = addresses.is_empty();
+    site.listen = read_addresses(addresses, written.document());
+    match is_empty {
+        true => Err("an empty list names no address; leave listen out for all addresses".to_owned()),
+        false => Ok(()),
+    }
+});
 
-const CLIENT_CERTIFICATES: Key<Draft> = Key {
-    name: "client_certificates",
-    kind: Kind::Choice(&[
+const CLIENT_CERTIFICATES: Key<Draft> = Key::choice(
+    "client_certificates",
+    &[
         ("optional", |site| {
             site.settings.client_certificates = CertificateUse::Optional;
         }),
         ("required", |site| {
             site.settings.client_certificates = CertificateUse::Required;
         }),
-    ]),
-    default: Value("\"optional\""),
-    text: "Whether a client needs a certificate for this site, on whichever address. Without one it gets 403, or 421 if the connection \
-           did not ask for one (clear text, or a handshake for another host). See [TLS](../guides/tls.md#client-certificates).",
-    example: "\"required\"",
-};
+    ],
+);
 
-const USE: Key<Draft> = Key {
-    name: "use",
-    kind: Kind::Words(|site, names, _| {
-        site.settings.blocks = names;
-        Ok(())
-    }),
-    default: Words("none"),
-    text: blocks::USE_TEXT,
-    example: "\"public\"",
-};
+const USE: Key<Draft> = Key::words("use", |site, names, _| {
+    site.settings.blocks = names;
+    Ok(())
+});
 
-const CLIENT_AUTHORITIES: Key<Draft> = Key {
-    name: "client_authorities",
-    kind: Kind::Path(|site, file, written| site.authorities.set_certificates(file, written)),
-    default: Words("those of the address"),
-    text: "The certificates of the authorities that sign certificates of this site's clients. Clients that name one of its hosts (SNI) \
-           are asked for such a certificate, on every address with `tls`.",
-    example: "\"clients.pem\"",
-};
+const CLIENT_AUTHORITIES: Key<Draft> = Key::path("client_authorities", |site, file, written| {
+    site.authorities.set_certificates(file, written)
+});
 
-const CLIENT_CRL: Key<Draft> = Key {
-    name: "client_crl",
-    kind: Kind::Texts(|site, files, written| {
-        site.authorities.set_lists(files, written);
-        Ok(())
-    }),
-    default: Words("none: nothing is revoked"),
-    text: CRL_TEXT,
-    example: "[\"revoked.pem\"]",
-};
+const CLIENT_CRL: Key<Draft> = Key::texts("client_crl", |site, files, written| {
+    site.authorities.set_lists(files, written);
+    Ok(())
+});
 
-const INDEX_KEY: Key<Draft> = Key {
-    name: "index",
-    kind: Kind::Texts(|site, names, written| {
-        site.settings.index = read_index(names, written);
-        Ok(())
-    }),
-    default: Value("[\"index.html\"]"),
-    text: "Names of index pages, tried in order when a directory is requested.",
-    example: "[\"index.html\", \"index.cgi\"]",
-};
+const INDEX_KEY: Key<Draft> = Key::texts("index", |site, names, written| {
+    site.settings.index = read_index(names, written);
+    Ok(())
+});
 
-const CACHE: Key<Draft> = Key {
-    name: "cache",
-    kind: Kind::Choice(&[
+const CACHE: Key<Draft> = Key::choice(
+    "cache",
+    &[
         ("on", |site| site.settings.files.cache = CacheUse::On),
         ("off", |site| site.settings.files.cache = CacheUse::Off),
         ("permanent", |site| site.settings.files.cache = CacheUse::Permanent),
-    ]),
-    default: Value("\"on\""),
-    text: "Use of the [file cache](../guides/files.md#the-cache). `on`: files are cached and revalidated as `[cache]` says. `off`: every \
-           request reads its file. `permanent`: files are cached and never revalidated before the cache is purged (`sluice purge`), for \
-           files that never change.",
-    example: "\"off\"",
-};
+    ],
+);
 
-const LISTING: Key<Draft> = Key {
-    name: "listing",
-    kind: Kind::Flag(|site, is_listed| site.settings.files.listing = is_listed),
-    default: Value("false"),
-    text: "Whether a directory without an index page is answered with a listing: a page for browsers, JSON for clients that ask \
-           for it (`Accept`).",
-    example: "true",
-};
+const LISTING: Key<Draft> = Key::flag("listing", |site, is_listed| site.settings.files.listing = is_listed);
 
-const FOLLOW_LINKS: Key<Draft> = Key {
-    name: "follow_links",
-    kind: Kind::FlagOrWord(
-        |site, follow| {
-            site.settings.files.follow_links = if follow { FollowLinks::Yes } else { FollowLinks::No };
-        },
-        &[("same-owner", |site| {
-            site.settings.files.follow_links = FollowLinks::SameOwner;
-        })],
-    ),
-    default: Value("false"),
-    text: FOLLOW_LINKS_TEXT,
-    example: "\"same-owner\"",
-};
+const FOLLOW_LINKS: Key<Draft> = Key::flag_or_word(
+    "follow_links",
+    |site, follow| {
+        site.settings.files.follow_links = if follow { FollowLinks::Yes } else { FollowLinks::No };
+    },
+    &[("same-owner", |site| {
+        site.settings.files.follow_links = FollowLinks::SameOwner;
+    })],
+);
 
-const LISTING_TEMPLATE: Key<Draft> = Key {
-    name: "listing_template",
-    kind: Kind::Path(|site, path, written| {
-        site.settings.files.listing_template = pages::read_listing_template(&path, written);
-        Ok(())
-    }),
-    default: Words("the built-in page"),
-    text: "The page of directory listings: a [template](../guides/listings-and-error-pages.md#templates).",
-    example: "\"pages/listing.html\"",
-};
+const LISTING_TEMPLATE: Key<Draft> = Key::path("listing_template", |site, path, written| {
+    site.settings.files.listing_template = pages::read_listing_template(&path, written);
+    Ok(())
+});
 
-const WITHHOLD: Key<Draft> = Key {
-    name: "withhold",
-    kind: Kind::Texts(|site, names, written| {
-        site.settings.files.withhold = read_withheld(names, written);
-        Ok(())
-    }),
-    default: Value("[\"*~\", \"#*#\", \"*.bak\", \"*.old\", \"*.orig\", \"*.rej\", \"*.save\", \"*.swp\", \"*.swo\"]"),
-    text: "Names of files that are [never sent](../guides/routes.md#files-that-are-never-sent), in any directory; `*` stands for any text, \
-           and upper and lower case are alike. The default has the names of backup copies, which would show the source of a \
-           script. Compressed files (`.gz`, `.br`, `.zst`, `.xz`, `.bz2`) count by the name before this suffix. `[]` withholds no names. A route with `record_format` sends `*.orig`.",
-    example: "[\"*~\", \"*.bak\", \"*.sql\"]",
-};
+const WITHHOLD: Key<Draft> = Key::texts("withhold", |site, names, written| {
+    site.settings.files.withhold = read_withheld(names, written);
+    Ok(())
+});
 
-const TYPES: Key<Draft> = Key {
-    name: "types",
-    kind: Kind::Pairs(|site, pairs, written| {
-        site.settings.files.types = pages::read_types(pairs, written);
-        Ok(())
-    }),
-    default: Words("none: the built-in table of about a thousand types"),
-    text: "Media types by file name suffix, in addition to the built-in ones. The longest matching suffix is used; case does not matter.",
-    example: "{ \".foo\" = \"text/x-foo\", \".tar.gz\" = \"application/gzip\" }",
-};
+const TYPES: Key<Draft> = Key::pairs("types", |site, pairs, written| {
+    site.settings.files.types = pages::read_types(pairs, written);
+    Ok(())
+});
 
-const CHARSET: Key<Draft> = Key {
-    name: "charset",
-    kind: Kind::Text(|site, charset, _| {
-        pages::check_charset(&charset)?;
-        site.settings.files.charset = charset;
-        Ok(())
-    }),
-    default: Value("\"utf-8\""),
-    text: "The `charset` parameter of text files' media types; none if empty.",
-    example: "\"iso-8859-1\"",
-};
+const CHARSET: Key<Draft> = Key::text("charset", |site, charset, _| {
+    pages::check_charset(&charset)?;
+    site.settings.files.charset = charset;
+    Ok(())
+});
 
-const NOSNIFF: Key<Draft> = Key {
-    name: "nosniff",
-    kind: Kind::Flag(|site, is_exact| site.settings.files.nosniff = is_exact),
-    default: Value("true"),
-    text: "Whether files are sent with `X-Content-Type-Options: nosniff`, so that a browser takes the media type as it is, and does not run a file that a \
-           visitor has uploaded as a script. Replies of scripts do not get it. `headers` of a route can replace or remove the field.",
-    example: "false",
-};
+const NOSNIFF: Key<Draft> = Key::flag("nosniff", |site, is_exact| site.settings.files.nosniff = is_exact);
 
-const ERRORS: Key<Draft> = Key {
-    name: "errors",
-    kind: Kind::Pairs(|site, pairs, written| {
-        site.settings.errors.templates = pages::read_error_templates(&pairs, written);
-        Ok(())
-    }),
-    default: Words("the built-in pages"),
-    text: "Error pages by status: [templates](../guides/listings-and-error-pages.md#templates). `4xx` and `5xx` are used for statuses that have no page of their own.",
-    example: "{ 404 = \"pages/404.html\", 5xx = \"pages/failed.html\" }",
-};
+const ERRORS: Key<Draft> = Key::pairs("errors", |site, pairs, written| {
+    site.settings.errors.templates = pages::read_error_templates(&pairs, written);
+    Ok(())
+});
 
-const ERROR_DETAIL: Key<Draft> = Key {
-    name: "error_detail",
-    kind: Kind::FlagOrWord(
-        |site, is_shown| {
-            site.settings.errors.detail = match is_shown {
-                true => ErrorDetail::All,
-                false => ErrorDetail::Off,
-            }
-        },
-        &[
-            ("local", |site| site.settings.errors.detail = ErrorDetail::Local),
-            ("all", |site| site.settings.errors.detail = ErrorDetail::All),
-            ("off", |site| site.settings.errors.detail = ErrorDetail::Off),
-        ],
-    ),
-    default: Value("false"),
-    text: "Whether error pages show the text of the log about the error and, for a script, how its process ended and the last lines of \
-           its standard error. This reveals names of files and programs, so `true` is for development. `\"local\"` shows this only to \
-           clients on this machine that name a host of it (`localhost`, `127.0.0.1`) and use no proxy; a proxy on this machine that adds no \
-           field (`X-Forwarded-For`, `Via` …), and a tunnel, are not recognized: write `false` behind them. `\"all\"` is `true` and `\"off\"` \
-           is `false`, as for `sluice serve --detail`.",
-    example: "\"local\"",
-};
+const ERROR_DETAIL: Key<Draft> = Key::flag_or_word(
+    "error_detail",
+    |site, is_shown| {
+        site.settings.errors.detail = match is_shown {
+            true => ErrorDetail::All,
+            false => ErrorDetail::Off,
+        }
+    },
+    &[
+        ("local", |site| site.settings.errors.detail = ErrorDetail::Local),
+        ("all", |site| site.settings.errors.detail = ErrorDetail::All),
+        ("off", |site| site.settings.errors.detail = ErrorDetail::Off),
+    ],
+);
 
 /// The addresses of a site; invalid ones are reported and left out.
 fn read_addresses(texts: Vec<At<String>>, document: &Document<'_>) -> Vec<At<ListenAddress>> {

@@ -10,6 +10,7 @@ use toml::de::{DeTable, DeValue};
 use super::description::Described;
 use super::document::{At, Document};
 use super::file_kind::FileKind;
+use super::key_text::text_of;
 
 /// A section of the file.
 pub(crate) struct Table<'a> {
@@ -119,6 +120,11 @@ impl Written<'_> {
         } else {
             format!("{} = {excerpt}", self.name)
         })
+    }
+
+    /// A value that the key may have, for a message.
+    pub(crate) fn example(&self) -> &'static str {
+        text_of(self.table.title, self.name).example
     }
 
     /// A value with this line.

@@ -2,47 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use super::description::Fallback::{Value, Words};
 use super::document::At;
-use super::key::{Key, Kind};
+use super::key::Key;
 use super::script_draft::Draft;
 use super::table::Written;
 
-pub(super) const VARIABLE_PREFIX: Key<Draft> = Key {
-    name: "variable_prefix",
-    kind: Kind::Text(|script, prefix, _| {
-        check_prefix(&prefix)?;
-        script.settings.variables.prefix = prefix;
-        Ok(())
-    }),
-    default: Value("\"\""),
-    text: "Prefix of the names of all CGI variables. Scripts written for WASD expect `WWW_`.",
-    example: "\"WWW_\"",
-};
+pub(super) const VARIABLE_PREFIX: Key<Draft> = Key::text("variable_prefix", |script, prefix, _| {
+    check_prefix(&prefix)?;
+    script.settings.variables.prefix = prefix;
+    Ok(())
+});
 
-pub(super) const ENVIRONMENT: Key<Draft> = Key {
-    name: "environment",
-    kind: Kind::Pairs(|script, pairs, written| {
-        script.settings.variables.added = read_environment(pairs, written);
-        Ok(())
-    }),
-    default: Words("none"),
-    text: "Variables added to the environment of every process, and to each request of a CGIplus process: any variable that the server \
-           does not set itself for each request, for instance `REMOTE_USER`. They replace `PATH`, `LANG`, `TZ`, `HOME`, `USER` and `LOGNAME`.",
-    example: "{ WIKI_DATA = \"/var/lib/wiki\" }",
-};
+pub(super) const ENVIRONMENT: Key<Draft> = Key::pairs("environment", |script, pairs, written| {
+    script.settings.variables.added = read_environment(pairs, written);
+    Ok(())
+});
 
-pub(super) const INHERIT: Key<Draft> = Key {
-    name: "inherit",
-    kind: Kind::Texts(|script, names, written| {
-        script.settings.variables.inherited = read_inherit(names, written);
-        Ok(())
-    }),
-    default: Words("none: only PATH, LANG and TZ"),
-    text: "Further variables that processes inherit from the server's environment. `HOME`, `USER` and `LOGNAME` come from the passwd \
-           entry of its user, unless they are named here.",
-    example: "[\"PERL5LIB\"]",
-};
+pub(super) const INHERIT: Key<Draft> = Key::texts("inherit", |script, names, written| {
+    script.settings.variables.inherited = read_inherit(names, written);
+    Ok(())
+});
 
 /// Variables that the server sets for each request (RFC 3875 §4.1, and those that Apache adds).
 const REQUEST_VARIABLES: [&str; 29] = [

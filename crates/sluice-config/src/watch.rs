@@ -2,27 +2,16 @@
 
 use std::path::PathBuf;
 
-use super::description::Fallback::Words;
 use super::document::At;
 use super::file_kind::FileKind;
-use super::key::{Key, Kind};
+use super::key::Key;
 use super::script_draft::Draft;
 use super::table::Written;
 
-pub(super) const WATCH: Key<Draft> = Key {
-    name: "watch",
-    kind: Kind::Texts(|script, paths, written| {
-        script.settings.reload_on = Some(read_watch(paths, written));
-        Ok(())
-    }),
-    default: Words(
-        "only the script's own file; in mode `rte` the sources below the directory of the scripts, by the suffixes of the engine",
-    ),
-    text: "Files, and directories with all that is below them, from which the scripts load modules. When one changes, kept processes are \
-           replaced within a second or two: idle ones at once, busy ones after their reply (not in mode `cgi`). Hidden names, copies of editors \
-           and `__pycache__` do not count, links to directories are not followed, and only the first 10,000 entries are checked.",
-    example: "[\"lib\"]",
-};
+pub(super) const WATCH: Key<Draft> = Key::texts("watch", |script, paths, written| {
+    script.settings.reload_on = Some(read_watch(paths, written));
+    Ok(())
+});
 
 /// Files and directories, which must exist.
 fn read_watch(paths: Vec<At<String>>, written: &Written<'_>) -> Vec<PathBuf> {
