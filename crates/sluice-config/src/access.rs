@@ -12,7 +12,7 @@ use sluice_settings::rule::{
 
 use super::agents::{LDAP_KEY, PAM_KEY, pam_without_settings};
 use super::document::At;
-use super::key::{Bounds, Key, Section};
+use super::key::{Bounds, Key, Section, between};
 use super::table::Table;
 
 /// The longest time for which a verified password is remembered, and for which further ones are refused: a day.
@@ -248,11 +248,7 @@ pub(super) static ACCESS: Section<Draft> = Section {
         Key::number(
             "failures",
             "wrong passwords",
-            Bounds {
-                least: 1,
-                most: 1_000_000,
-                hint: "",
-            },
+            between(1, 1_000_000, ""),
             |access, failures| access.failures_max = u32::try_from(failures).unwrap_or(u32::MAX),
         ),
         Key::duration("refused_for", up_to_a_day(1000), |access, time| {
@@ -271,11 +267,7 @@ pub(super) static ACCESS: Section<Draft> = Section {
 };
 
 const fn up_to_a_day(least: u64) -> Bounds {
-    Bounds {
-        least,
-        most: DAY_MILLIS,
-        hint: "",
-    }
+    between(least, DAY_MILLIS, "")
 }
 
 fn values(texts: Vec<At<String>>) -> Vec<String> {

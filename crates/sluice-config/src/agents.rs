@@ -11,7 +11,7 @@ use sluice_settings::rule::{AgentProgram, AgentSettings, OwnAgent, OwnAgentKind}
 use super::access::Draft;
 use super::document::Document;
 use super::file_kind::FileKind;
-use super::key::{Bounds, Key, Section};
+use super::key::{Key, Section, between};
 use super::section::to_usize;
 use super::table::{Table, Written};
 
@@ -135,26 +135,12 @@ fn take_servers(agent: &mut AgentDraft, servers: &[String], written: &Written<'_
     take(agent, servers.join(" "), written)
 }
 
-const TIMEOUT: Key<AgentDraft> = Key::duration(
-    "timeout",
-    Bounds {
-        least: 100,
-        most: 300_000,
-        hint: "",
-    },
-    |agent, time| agent.timeout = time,
-);
+const TIMEOUT: Key<AgentDraft> =
+    Key::duration("timeout", between(100, 300_000, ""), |agent, time| agent.timeout = time);
 
-const PROCESSES: Key<AgentDraft> = Key::number(
-    "processes",
-    "processes",
-    Bounds {
-        least: 1,
-        most: 1000,
-        hint: "",
-    },
-    |agent, count| agent.processes_max = to_usize(count),
-);
+const PROCESSES: Key<AgentDraft> = Key::number("processes", "processes", between(1, 1000, ""), |agent, count| {
+    agent.processes_max = to_usize(count)
+});
 
 static PAM: Section<AgentDraft> = Section {
     title: "[[site.route]].access.pam",

@@ -62,15 +62,8 @@ pub(crate) enum Kind<S: 'static> {
     Words(Set<S, Vec<String>>),
     /// Names with texts.
     Pairs(Set<S, Vec<(String, At<String>)>>),
-    /// A whole number.
-    Number {
-        /// The unit, such as `processes`.
-        unit: &'static str,
-        /// The least and greatest value.
-        bounds: Bounds,
-        /// The setter.
-        set: fn(&mut S, u64),
-    },
+    /// A whole number of a unit, such as `processes`.
+    Number(&'static str, Bounds, fn(&mut S, u64)),
     /// A duration; the bounds are milliseconds.
     Duration(Bounds, fn(&mut S, Duration)),
     /// A size; the bounds are bytes.
@@ -103,19 +96,16 @@ pub(crate) struct Bounds {
 }
 
 /// Bounds that allow every number.
-pub(crate) const ANY: Bounds = Bounds {
-    least: 0,
-    most: u64::MAX,
-    hint: "",
-};
+pub(crate) const ANY: Bounds = at_least(0, "");
 
 /// Bounds without a greatest value.
 pub(crate) const fn at_least(least: u64, hint: &'static str) -> Bounds {
-    Bounds {
-        least,
-        most: u64::MAX,
-        hint,
-    }
+    between(least, u64::MAX, hint)
+}
+
+/// Bounds with a hint, which is empty for none.
+pub(crate) const fn between(least: u64, most: u64, hint: &'static str) -> Bounds {
+    Bounds { least, most, hint }
 }
 
 /// A key of each kind, with the values of `Kind`.
@@ -171,7 +161,7 @@ impl<S> Key<S> {
     }
 
     pub(crate) const fn number(name: &'static str, unit: &'static str, bounds: Bounds, set: fn(&mut S, u64)) -> Key<S> {
-        Key::new(name, Kind::Number { unit, bounds, set })
+        Key::new(name, Kind::Number(unit, bounds, set))
     }
 
     pub(crate) const fn duration(name: &'static str, bounds: Bounds, set: fn(&mut S, Duration)) -> Key<S> {
@@ -290,7 +280,7 @@ impl<S> Kind<S> {
             Kind::Texts(_) => "list of texts".into(),
             Kind::Words(_) => "text, or list of texts".into(),
             Kind::Pairs(_) => "table of texts".into(),
-            Kind::Number { unit, bounds, .. } => format!("number of {unit}{}", bounds.shown(|bound| bound.to_string())),
+            Kind::Number(unit, bounds, _) => format!("number of {unit}{}", bounds.shown(|bound| bound.to_string())),
             Kind::Duration(bounds, _) => format!("duration{}", bounds.shown(millis)),
             Kind::Size(bounds, _) => format!("size{}", bounds.shown(format_size)),
             Kind::Choice(words) => listed(words.iter().map(|(word, _)| quoted(word))),
@@ -305,7 +295,7 @@ impl<S> Kind<S> {
     /// The required kind of value, for messages.
     pub(super) fn form(&self) -> String {
         match self {
-            Kind::Number { unit, .. } => format!("a number of {unit}"),
+            Kind::Number(unit, ..) => format!("a number of {unit}"),
             Kind::Code(..) => "a number".to_owned(),
             Kind::Flag(_) => "true or false".to_owned(),
             Kind::FlagOrWord(_, words) => {

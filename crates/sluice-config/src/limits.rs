@@ -2,7 +2,7 @@
 
 use sluice_settings::limits::Limits;
 
-use super::key::{ANY, Bounds, Key, Section, at_least};
+use super::key::{ANY, Key, Section, at_least, between};
 use super::section::to_usize;
 
 pub(super) static LIMITS: Section<Limits> = Section {
@@ -19,11 +19,7 @@ pub(super) static LIMITS: Section<Limits> = Section {
         }),
         Key::size(
             "head_size",
-            Bounds {
-                least: 8 << 10,
-                most: 16 << 20,
-                hint: "browsers send several KiB of cookies",
-            },
+            between(8 << 10, 16 << 20, "browsers send several KiB of cookies"),
             |limits, size| limits.head_bytes_max = to_usize(size),
         ),
         Key::number(
@@ -61,11 +57,7 @@ pub(super) static LIMITS: Section<Limits> = Section {
         }),
         Key::size(
             "send_memory",
-            Bounds {
-                least: 1 << 20,
-                most: 1 << 50,
-                hint: "a single connection may use 1MiB",
-            },
+            between(1 << 20, 1 << 50, "a single connection may use 1MiB"),
             |limits, size| limits.send_memory_bytes_max = to_usize(size),
         ),
         Key::size("stored_bodies", ANY, |limits, size| {
@@ -96,20 +88,20 @@ pub(super) static LIMITS: Section<Limits> = Section {
         Key::number(
             "log_lines",
             "lines",
-            Bounds {
-                least: 1,
-                most: 1_000_000,
-                hint: "the first line says what is wrong, and the others are counted",
-            },
+            between(
+                1,
+                1_000_000,
+                "the first line says what is wrong, and the others are counted",
+            ),
             |limits, lines| limits.log_lines_max = u32::try_from(lines).unwrap_or(u32::MAX),
         ),
         Key::size(
             "script_log",
-            Bounds {
-                least: 4 << 10,
-                most: 1 << 40,
-                hint: "the first lines say what is wrong, and the others are counted",
-            },
+            between(
+                4 << 10,
+                1 << 40,
+                "the first lines say what is wrong, and the others are counted",
+            ),
             |limits, size| limits.script_log_bytes_max = size,
         ),
     ],

@@ -75,32 +75,35 @@ impl OwnLog {
 
 pub(super) static LOG: Section<Logs> = Section {
     title: "[log]",
-    keys: &[ACCESS, FORMAT, ROTATE, ROTATE_SIZE, KEEP, DIAGNOSTICS, LEVEL, JSON],
+    keys: &[
+        ACCESS,
+        FORMAT,
+        ROTATE,
+        ROTATE_SIZE,
+        KEEP,
+        Key::path("diagnostics", |log, file, written| {
+            check_file(&file, written)?;
+            log.server.file = Some(file);
+            log.diagnostics = Some(written.shown());
+            Ok(())
+        }),
+        Key::choice(
+            "level",
+            &[
+                ("error", |log| log.server.level = LogLevel::Error),
+                ("warn", |log| log.server.level = LogLevel::Warn),
+                ("info", |log| log.server.level = LogLevel::Info),
+                ("debug", |log| log.server.level = LogLevel::Debug),
+            ],
+        ),
+        Key::flag("json", |log, is_json| log.server.is_json = is_json),
+    ],
 };
 
 pub(super) static SITE_LOG: Section<Logs> = Section {
     title: "[site.log]",
     keys: &[ACCESS, FORMAT, ROTATE, ROTATE_SIZE, KEEP],
 };
-
-const DIAGNOSTICS: Key<Logs> = Key::path("diagnostics", |log, file, written| {
-    check_file(&file, written)?;
-    log.server.file = Some(file);
-    log.diagnostics = Some(written.shown());
-    Ok(())
-});
-
-const LEVEL: Key<Logs> = Key::choice(
-    "level",
-    &[
-        ("error", |log| log.server.level = LogLevel::Error),
-        ("warn", |log| log.server.level = LogLevel::Warn),
-        ("info", |log| log.server.level = LogLevel::Info),
-        ("debug", |log| log.server.level = LogLevel::Debug),
-    ],
-);
-
-const JSON: Key<Logs> = Key::flag("json", |log, is_json| log.server.is_json = is_json);
 
 const ACCESS: Key<Logs> = Key::word_or_path(
     "access",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sluice_settings::rule::{Adjustments, Pattern, Replacement};
 use sluice_settings::{Action, RefusalSettings};
 
-use super::key::{Bounds, Key, Section, at_least};
+use super::key::{Key, Section, at_least, between};
 use super::table::Table;
 
 /// `[[site.route]].redirect` while it is read.
@@ -64,11 +64,7 @@ pub(super) static REFUSE: Section<RefusalSettings> = Section {
         Key::number(
             "status",
             "a status",
-            Bounds {
-                least: 400,
-                most: 599,
-                hint: "those are the statuses of errors; redirect has others",
-            },
+            between(400, 599, "those are the statuses of errors; redirect has others"),
             |refusal, status| refusal.status = u16::try_from(status).unwrap_or(refusal.status),
         ),
         Key::text("text", |refusal, text, _| {

@@ -115,7 +115,10 @@ impl Root {
 pub(super) static ROOT: Section<Root> = Section {
     title: "",
     keys: &[
-        INCLUDE,
+        Key::words("include", |root, patterns, written| {
+            root.include = include::expand(&patterns, written.line, written.document())?;
+            Ok(())
+        }),
         Key::tables("listen", &LISTEN, |root, table| {
             let listen = LISTEN.read(table, listen::Draft::default());
             root.listen.extend(listen.finish(table, &root.listen));
@@ -158,9 +161,4 @@ pub(super) const BLOCKS_KEY: Key<Root> = Key::named("blocks", &BLOCK);
 pub(super) const SITE_KEY: Key<Root> = Key::tables("site", &SITE, |root, table| {
     let site = SITE.read(table, site::Draft::new(&root.access_log, &root.compression, table));
     root.sites.add(site, table);
-});
-
-const INCLUDE: Key<Root> = Key::words("include", |root, patterns, written| {
-    root.include = include::expand(&patterns, written.line, written.document())?;
-    Ok(())
 });

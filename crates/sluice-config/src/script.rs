@@ -13,7 +13,7 @@ use super::engine::{
     APP, ENGINE, FRESH, PHP_ADMIN_VALUE, PHP_VALUE, VIRTUALENV, check_app, check_engines, report_missing_engines,
 };
 use super::interpreters::{INTERPRETERS, require_program, require_source};
-use super::key::{ANY, Bounds, Key, Section, at_least};
+use super::key::{ANY, Key, Section, at_least, between};
 use super::pool::{
     IDLE, LIFETIME, MAX, MEMORY_SOFT, MIN, PROCESSES, PROCTOR, QUEUE, QUEUE_TIMEOUT, REQUESTS, REQUESTS_PER_CLIENT,
     check_pool,
@@ -149,9 +149,24 @@ fn check_mode(script: &ScriptSettings, table: &Table<'_>, key: &'static str) {
 pub(super) static SCRIPT: Section<Draft> = Section {
     title: "[[site.route]].script",
     keys: &[
-        DIRECTORY,
-        FILE,
-        MODE,
+        Key::path("directory", |script, path, written| {
+            expect_directory(written.document(), written.name, &written.at(path.clone()));
+            script.directory = Some(path);
+            Ok(())
+        }),
+        Key::path("file", |script, path, written| {
+            script.file = Some(written.at(path));
+            Ok(())
+        }),
+        // The one place that lists the modes by name.
+        Key::choice(
+            "mode",
+            &[
+                (Mode::Cgi.name(), |script| script.set_mode(Mode::Cgi)),
+                (Mode::Cgiplus.name(), |script| script.set_mode(Mode::Cgiplus)),
+                (Mode::Rte.name(), |script| script.set_mode(Mode::Rte)),
+            ],
+        ),
         ENGINE,
         INTERPRETERS,
         APP,
@@ -159,19 +174,61 @@ pub(super) static SCRIPT: Section<Draft> = Section {
         VIRTUALENV,
         PHP_VALUE,
         PHP_ADMIN_VALUE,
-        SEND_FILES,
-        MAILBOX,
-        RECORD_SIZE,
-        REQUEST_BODY,
-        ARGUMENTS,
+        Key::pairs("send_files", |script, pairs, written| {
+            script.settings.send_files = read_send_files(pairs, written);
+            Ok(())
+        }),
+        Key::choice(
+            "mailbox",
+            &[
+                ("stream", |script| script.settings.output.mailbox = Mailbox::Stream),
+                ("record", |script| script.settings.output.mailbox = Mailbox::Record),
+                ("pipe", |script| script.settings.output.mailbox = Mailbox::Pipe),
+            ],
+        ),
+        Key::size(
+            "record_size",
+            between(512, 128 << 10, "for more at once use a stream or the memory buffer"),
+            |script, size| script.settings.output.record_bytes_max = to_usize(size),
+        ),
+        Key::choice(
+            "request_body",
+            &[
+                ("spool", |script| script.settings.request_body = RequestBody::Spool),
+                ("stream", |script| script.settings.request_body = RequestBody::Stream),
+            ],
+        ),
+        Key::flag("arguments", |script, is_on| script.settings.passes_arguments = is_on),
         VARIABLE_PREFIX,
         ENVIRONMENT,
         INHERIT,
-        REPLY_TIMEOUT,
-        OUTPUT_TIMEOUT,
-        DEADLINE,
-        CLIENT_GRACE,
-        KILL_GRACE,
+        Key::duration(
+            "reply_timeout",
+            at_least(1, "no script is that fast"),
+            |script, timeout| {
+                script.settings.timeouts.reply = timeout;
+            },
+        ),
+        Key::duration(
+            "output_timeout",
+            at_least(1, "no script is that fast"),
+            |script, timeout| {
+                script.settings.timeouts.output = timeout;
+            },
+        ),
+        Key::duration(
+            "deadline",
+            at_least(1, "leave it out for no deadline"),
+            |script, deadline| {
+                script.settings.timeouts.deadline = Some(deadline);
+            },
+        ),
+        Key::duration("client_grace", ANY, |script, grace| {
+            script.settings.timeouts.client_grace = Some(grace);
+        }),
+        Key::duration("kill_grace", ANY, |script, grace| {
+            script.settings.timeouts.kill_grace = grace;
+        }),
         MAX,
         PROCESSES,
         MIN,
@@ -184,8 +241,14 @@ pub(super) static SCRIPT: Section<Draft> = Section {
         QUEUE,
         QUEUE_TIMEOUT,
         REQUESTS_PER_CLIENT,
-        HEAD_SIZE,
-        MEMORY_BUFFER_MAX,
+        Key::size(
+            "head_size",
+            between(1 << 10, 16 << 20, "a head is a few lines, and it is held in memory"),
+            |script, size| script.settings.output.head_bytes_max = to_usize(size),
+        ),
+        Key::size("memory_buffer_max", ANY, |script, size| {
+            script.settings.output.memory_buffer_max = size;
+        }),
         RUN_AS,
         CPU_TIME,
         MEMORY_MAX,
@@ -207,107 +270,6 @@ pub(super) static SCRIPT: Section<Draft> = Section {
         NETWORK,
     ],
 };
-
-const DIRECTORY: Key<Draft> = Key::path("directory", |script, path, written| {
-    expect_directory(written.document(), written.name, &written.at(path.clone()));
-    script.directory = Some(path);
-    Ok(())
-});
-
-const FILE: Key<Draft> = Key::path("file", |script, path, written| {
-    script.file = Some(written.at(path));
-    Ok(())
-});
-
-/// The one place that lists the modes by name.
-const MODE: Key<Draft> = Key::choice(
-    "mode",
-    &[
-        (Mode::Cgi.name(), |script| script.set_mode(Mode::Cgi)),
-        (Mode::Cgiplus.name(), |script| script.set_mode(Mode::Cgiplus)),
-        (Mode::Rte.name(), |script| script.set_mode(Mode::Rte)),
-    ],
-);
-
-const SEND_FILES: Key<Draft> = Key::pairs("send_files", |script, pairs, written| {
-    script.settings.send_files = read_send_files(pairs, written);
-    Ok(())
-});
-
-const MAILBOX: Key<Draft> = Key::choice(
-    "mailbox",
-    &[
-        ("stream", |script| script.settings.output.mailbox = Mailbox::Stream),
-        ("record", |script| script.settings.output.mailbox = Mailbox::Record),
-        ("pipe", |script| script.settings.output.mailbox = Mailbox::Pipe),
-    ],
-);
-
-const RECORD_SIZE: Key<Draft> = Key::size(
-    "record_size",
-    Bounds {
-        least: 512,
-        most: 128 << 10,
-        hint: "for more at once use a stream or the memory buffer",
-    },
-    |script, size| script.settings.output.record_bytes_max = to_usize(size),
-);
-
-const REQUEST_BODY: Key<Draft> = Key::choice(
-    "request_body",
-    &[
-        ("spool", |script| script.settings.request_body = RequestBody::Spool),
-        ("stream", |script| script.settings.request_body = RequestBody::Stream),
-    ],
-);
-
-const ARGUMENTS: Key<Draft> = Key::flag("arguments", |script, is_on| script.settings.passes_arguments = is_on);
-
-const REPLY_TIMEOUT: Key<Draft> = Key::duration(
-    "reply_timeout",
-    at_least(1, "no script is that fast"),
-    |script, timeout| {
-        script.settings.timeouts.reply = timeout;
-    },
-);
-
-const OUTPUT_TIMEOUT: Key<Draft> = Key::duration(
-    "output_timeout",
-    at_least(1, "no script is that fast"),
-    |script, timeout| {
-        script.settings.timeouts.output = timeout;
-    },
-);
-
-const DEADLINE: Key<Draft> = Key::duration(
-    "deadline",
-    at_least(1, "leave it out for no deadline"),
-    |script, deadline| {
-        script.settings.timeouts.deadline = Some(deadline);
-    },
-);
-
-const CLIENT_GRACE: Key<Draft> = Key::duration("client_grace", ANY, |script, grace| {
-    script.settings.timeouts.client_grace = Some(grace);
-});
-
-const KILL_GRACE: Key<Draft> = Key::duration("kill_grace", ANY, |script, grace| {
-    script.settings.timeouts.kill_grace = grace;
-});
-
-const HEAD_SIZE: Key<Draft> = Key::size(
-    "head_size",
-    Bounds {
-        least: 1 << 10,
-        most: 16 << 20,
-        hint: "a head is a few lines, and it is held in memory",
-    },
-    |script, size| script.settings.output.head_bytes_max = to_usize(size),
-);
-
-const MEMORY_BUFFER_MAX: Key<Draft> = Key::size("memory_buffer_max", ANY, |script, size| {
-    script.settings.output.memory_buffer_max = size;
-});
 
 /// Directories by the path prefix under which scripts name their files.
 fn read_send_files(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> BTreeMap<String, PathBuf> {

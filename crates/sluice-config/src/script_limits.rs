@@ -8,7 +8,7 @@ use sluice_launch::IoPriority;
 use sluice_settings::{PermittedFiles, ScriptLimits, ScriptSettings, ScriptSource};
 
 use super::document::At;
-use super::key::{Bounds, Key, at_least};
+use super::key::{Key, at_least, between};
 use super::script_draft::Draft;
 use super::table::{Table, Written, expect_directory};
 
@@ -69,33 +69,21 @@ pub(super) const CGROUP_PROCESSES: Key<Draft> = Key::number(
 pub(super) const CGROUP_CPU: Key<Draft> = Key::number(
     "cgroup_cpu",
     "percent",
-    Bounds {
-        least: 1,
-        most: 100_000,
-        hint: "100 is one processor",
-    },
+    between(1, 100_000, "100 is one processor"),
     |script, percent| confinement(script).cgroup.cpu_percent = Some(percent),
 );
 
 pub(super) const CGROUP_CPU_WEIGHT: Key<Draft> = Key::number(
     "cgroup_cpu_weight",
     "shares",
-    Bounds {
-        least: 1,
-        most: 10_000,
-        hint: "others have 100",
-    },
+    between(1, 10_000, "others have 100"),
     |script, weight| confinement(script).cgroup.cpu_weight = Some(weight),
 );
 
 pub(super) const NICE: Key<Draft> = Key::number(
     "nice",
     "steps",
-    Bounds {
-        least: 0,
-        most: 19,
-        hint: "a script cannot have a higher priority than the server",
-    },
+    between(0, 19, "a script cannot have a higher priority than the server"),
     |script, nice| confinement(script).nice = u8::try_from(nice).unwrap_or(19),
 );
 

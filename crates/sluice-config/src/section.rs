@@ -108,7 +108,7 @@ impl<S> Key<S> {
                 set(settings, words, written)
             }
             Kind::Pairs(set) => set(settings, self.read_pairs(written)?, written),
-            Kind::Number { bounds, set, .. } => {
+            Kind::Number(_, bounds, set) => {
                 set(settings, self.read_number(bounds, written)?);
                 Ok(())
             }

@@ -11,7 +11,7 @@ use sluice_settings::{
 };
 
 use super::document::{At, Document};
-use super::key::{Bounds, Key, Section};
+use super::key::{Key, Section, between};
 use super::section::to_usize;
 use super::server_watch::SERVER_WATCH;
 use super::sites::Sites;
@@ -100,17 +100,24 @@ pub fn default_workers() -> NonZeroUsize {
 pub(super) static SERVER: Section<Server> = Section {
     title: "[server]",
     keys: &[
-        USER,
-        SCRIPT_USER,
-        SCRIPT_OWNERS,
+        Key::text("user", |server, text, _| {
+            server.users.server = Some(parse_user(&text)?);
+            Ok(())
+        }),
+        Key::text("script_user", |server, text, _| {
+            server.users.scripts = Some(parse_user(&text)?);
+            Ok(())
+        }),
+        Key::table("script_owners", &OWNERS, |server, table| {
+            let owners = OWNERS.read(table, OwnerSettings::default());
+            check_owners(&owners, table);
+            table.document.permit_owners();
+            server.users.owners = Some(owners);
+        }),
         Key::number(
             "workers",
             "threads",
-            Bounds {
-                least: 1,
-                most: 1024,
-                hint: "the server is designed for one per processor",
-            },
+            between(1, 1024, "the server is designed for one per processor"),
             |server, workers| {
                 server.workers = NonZeroUsize::new(to_usize(workers)).unwrap_or(NonZeroUsize::MIN);
             },
@@ -158,11 +165,7 @@ pub(super) static SERVER: Section<Server> = Section {
         Key::flag("dns_lookup", |server, is_on| server.is_dns_on = is_on),
         Key::duration(
             "dns_timeout",
-            Bounds {
-                least: 0,
-                most: 5000,
-                hint: "a lookup ends after that time",
-            },
+            between(0, 5000, "a lookup ends after that time"),
             |server, timeout| server.dns.timeout = timeout,
         ),
         Key::text("dns_server", |server, text, _| {
@@ -197,23 +200,6 @@ pub(super) static SERVER: Section<Server> = Section {
         }),
     ],
 };
-
-const USER: Key<Server> = Key::text("user", |server, text, _| {
-    server.users.server = Some(parse_user(&text)?);
-    Ok(())
-});
-
-const SCRIPT_USER: Key<Server> = Key::text("script_user", |server, text, _| {
-    server.users.scripts = Some(parse_user(&text)?);
-    Ok(())
-});
-
-const SCRIPT_OWNERS: Key<Server> = Key::table("script_owners", &OWNERS, |server, table| {
-    let owners = OWNERS.read(table, OwnerSettings::default());
-    check_owners(&owners, table);
-    table.document.permit_owners();
-    server.users.owners = Some(owners);
-});
 
 fn parse_dns_server(text: &str) -> Result<SocketAddr, String> {
     let address = text.parse().map(|address: IpAddr| SocketAddr::new(address, DNS_PORT));

@@ -80,10 +80,27 @@ impl Draft {
 pub(super) static SITE: Section<Draft> = Section {
     title: "[[site]]",
     keys: &[
-        ENABLED,
-        USE,
-        HOSTS,
-        LISTEN_ON,
+        Key::flag("enabled", |site, is_enabled| site.is_enabled = is_enabled),
+        Key::words("use", |site, names, _| {
+            site.settings.blocks = names;
+            Ok(())
+        }),
+        Key::texts("hosts", |site, names, written| {
+            let is_empty = names.is_empty();
+            site.hosts = Some(read_hosts(names, written.document()));
+            if is_empty {
+                return Err("an empty list names no host; leave hosts out for any host".to_owned());
+            }
+            Ok(())
+        }),
+        Key::texts("listen", |site, addresses, written| {
+            let is_empty = addresses.is_empty();
+            site.listen = read_addresses(addresses, written.document());
+            match is_empty {
+                true => Err("an empty list names no address; leave listen out for all addresses".to_owned()),
+                false => Ok(()),
+            }
+        }),
         Key::path("root", |site, path, written| {
             expect_directory(written.document(), written.name, &written.at(path.clone()));
             site.settings.root = Some(path);
@@ -93,19 +110,65 @@ pub(super) static SITE: Section<Draft> = Section {
             let identity = SITE_TLS.read(table, Identity::default());
             site.settings.identity = identity.finish(table);
         }),
-        CLIENT_CERTIFICATES,
-        CLIENT_AUTHORITIES,
-        CLIENT_CRL,
+        Key::choice(
+            "client_certificates",
+            &[
+                ("optional", |site| {
+                    site.settings.client_certificates = CertificateUse::Optional;
+                }),
+                ("required", |site| {
+                    site.settings.client_certificates = CertificateUse::Required;
+                }),
+            ],
+        ),
+        Key::path("client_authorities", |site, file, written| {
+            site.authorities.set_certificates(file, written)
+        }),
+        Key::texts("client_crl", |site, files, written| {
+            site.authorities.set_lists(files, written);
+            Ok(())
+        }),
         Key::duration("hsts", ANY, |site, hsts| site.settings.hsts = Some(hsts)),
-        INDEX_KEY,
-        CACHE,
-        LISTING,
-        FOLLOW_LINKS,
-        LISTING_TEMPLATE,
-        WITHHOLD,
-        TYPES,
-        CHARSET,
-        NOSNIFF,
+        Key::texts("index", |site, names, written| {
+            site.settings.index = read_index(names, written);
+            Ok(())
+        }),
+        Key::choice(
+            "cache",
+            &[
+                ("on", |site| site.settings.files.cache = CacheUse::On),
+                ("off", |site| site.settings.files.cache = CacheUse::Off),
+                ("permanent", |site| site.settings.files.cache = CacheUse::Permanent),
+            ],
+        ),
+        Key::flag("listing", |site, is_listed| site.settings.files.listing = is_listed),
+        Key::flag_or_word(
+            "follow_links",
+            |site, follow| {
+                site.settings.files.follow_links = if follow { FollowLinks::Yes } else { FollowLinks::No };
+            },
+            &[("same-owner", |site| {
+                site.settings.files.follow_links = FollowLinks::SameOwner;
+            })],
+        ),
+        Key::path("listing_template", |site, path, written| {
+            site.settings.files.listing_template = pages::read_listing_template(&path, written);
+            Ok(())
+        }),
+        Key::texts("withhold", |site, names, written| {
+            site.settings.files.withhold = read_withheld(names, written);
+            Ok(())
+        }),
+        Key::pairs("types", |site, pairs, written| {
+            site.settings.files.types = pages::read_types(pairs, written);
+            Ok(())
+        }),
+        Key::text("charset", |site, charset, _| {
+            pages::check_charset(&charset)?;
+            site.settings.files.charset = charset;
+            Ok(())
+        }),
+        Key::flag("nosniff", |site, is_exact| site.settings.files.nosniff = is_exact),
         Key::table_or_off(
             "compression",
             &SITE_COMPRESSION,
@@ -115,8 +178,24 @@ pub(super) static SITE: Section<Draft> = Section {
                     SITE_COMPRESSION.read(table, compression::for_site(&site.settings.compression));
             },
         ),
-        ERRORS,
-        ERROR_DETAIL,
+        Key::pairs("errors", |site, pairs, written| {
+            site.settings.errors.templates = pages::read_error_templates(&pairs, written);
+            Ok(())
+        }),
+        Key::flag_or_word(
+            "error_detail",
+            |site, is_shown| {
+                site.settings.errors.detail = match is_shown {
+                    true => ErrorDetail::All,
+                    false => ErrorDetail::Off,
+                }
+            },
+            &[
+                ("local", |site| site.settings.errors.detail = ErrorDetail::Local),
+                ("all", |site| site.settings.errors.detail = ErrorDetail::All),
+                ("off", |site| site.settings.errors.detail = ErrorDetail::Off),
+            ],
+        ),
         Key::table_or_off(
             "log",
             &SITE_LOG,
@@ -143,121 +222,6 @@ pub(super) static SITE: Section<Draft> = Section {
         }),
     ],
 };
-
-const ENABLED: Key<Draft> = Key::flag("enabled", |site, is_enabled| site.is_enabled = is_enabled);
-
-const HOSTS: Key<Draft> = Key::texts("hosts", |site, names, written| {
-    let is_empty = names.is_empty();
-    site.hosts = Some(read_hosts(names, written.document()));
-    if is_empty {
-        return Err("an empty list names no host; leave hosts out for any host".to_owned());
-    }
-    Ok(())
-});
-
-const LISTEN_ON: Key<Draft> = Key::texts("listen", |site, addresses, written| {
-    let is_empty = addresses.is_empty();
-    site.listen = read_addresses(addresses, written.document());
-    match is_empty {
-        true => Err("an empty list names no address; leave listen out for all addresses".to_owned()),
-        false => Ok(()),
-    }
-});
-
-const CLIENT_CERTIFICATES: Key<Draft> = Key::choice(
-    "client_certificates",
-    &[
-        ("optional", |site| {
-            site.settings.client_certificates = CertificateUse::Optional;
-        }),
-        ("required", |site| {
-            site.settings.client_certificates = CertificateUse::Required;
-        }),
-    ],
-);
-
-const USE: Key<Draft> = Key::words("use", |site, names, _| {
-    site.settings.blocks = names;
-    Ok(())
-});
-
-const CLIENT_AUTHORITIES: Key<Draft> = Key::path("client_authorities", |site, file, written| {
-    site.authorities.set_certificates(file, written)
-});
-
-const CLIENT_CRL: Key<Draft> = Key::texts("client_crl", |site, files, written| {
-    site.authorities.set_lists(files, written);
-    Ok(())
-});
-
-const INDEX_KEY: Key<Draft> = Key::texts("index", |site, names, written| {
-    site.settings.index = read_index(names, written);
-    Ok(())
-});
-
-const CACHE: Key<Draft> = Key::choice(
-    "cache",
-    &[
-        ("on", |site| site.settings.files.cache = CacheUse::On),
-        ("off", |site| site.settings.files.cache = CacheUse::Off),
-        ("permanent", |site| site.settings.files.cache = CacheUse::Permanent),
-    ],
-);
-
-const LISTING: Key<Draft> = Key::flag("listing", |site, is_listed| site.settings.files.listing = is_listed);
-
-const FOLLOW_LINKS: Key<Draft> = Key::flag_or_word(
-    "follow_links",
-    |site, follow| {
-        site.settings.files.follow_links = if follow { FollowLinks::Yes } else { FollowLinks::No };
-    },
-    &[("same-owner", |site| {
-        site.settings.files.follow_links = FollowLinks::SameOwner;
-    })],
-);
-
-const LISTING_TEMPLATE: Key<Draft> = Key::path("listing_template", |site, path, written| {
-    site.settings.files.listing_template = pages::read_listing_template(&path, written);
-    Ok(())
-});
-
-const WITHHOLD: Key<Draft> = Key::texts("withhold", |site, names, written| {
-    site.settings.files.withhold = read_withheld(names, written);
-    Ok(())
-});
-
-const TYPES: Key<Draft> = Key::pairs("types", |site, pairs, written| {
-    site.settings.files.types = pages::read_types(pairs, written);
-    Ok(())
-});
-
-const CHARSET: Key<Draft> = Key::text("charset", |site, charset, _| {
-    pages::check_charset(&charset)?;
-    site.settings.files.charset = charset;
-    Ok(())
-});
-
-const NOSNIFF: Key<Draft> = Key::flag("nosniff", |site, is_exact| site.settings.files.nosniff = is_exact);
-
-const ERRORS: Key<Draft> = Key::pairs("errors", |site, pairs, written| {
-    site.settings.errors.templates = pages::read_error_templates(&pairs, written);
-    Ok(())
-});
-
-const ERROR_DETAIL: Key<Draft> = Key::flag_or_word(
-    "error_detail",
-    |site, is_shown| {
-        site.settings.errors.detail = match is_shown {
-            true => ErrorDetail::All,
-            false => ErrorDetail::Off,
-        }
-    },
-    &[
-        ("local", |site| site.settings.errors.detail = ErrorDetail::Local),
-        ("all", |site| site.settings.errors.detail = ErrorDetail::All),
-        ("off", |site| site.settings.errors.detail = ErrorDetail::Off),
-    ],
-);
 
 /// The addresses of a site; invalid ones are reported and left out.
 fn read_addresses(texts: Vec<At<String>>, document: &Document<'_>) -> Vec<At<ListenAddress>> {

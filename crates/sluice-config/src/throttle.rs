@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sluice_settings::rule::{ThrottlePer, ThrottleSettings};
 
-use super::key::{Bounds, Key, Section, at_least};
+use super::key::{Key, Section, at_least, between};
 use super::section::to_usize;
 use super::table::Table;
 
@@ -34,23 +34,12 @@ pub(super) static THROTTLE: Section<ThrottleSettings> = Section {
         Key::required(Key::number(
             "at_once",
             "requests",
-            Bounds {
-                least: 1,
-                most: REQUESTS_MAX,
-                hint: "",
-            },
+            between(1, REQUESTS_MAX, ""),
             |throttle, count| throttle.at_once = to_usize(count),
         )),
-        Key::number(
-            "queue",
-            "requests",
-            Bounds {
-                least: 0,
-                most: REQUESTS_MAX,
-                hint: "",
-            },
-            |throttle, count| throttle.queue = to_usize(count),
-        ),
+        Key::number("queue", "requests", between(0, REQUESTS_MAX, ""), |throttle, count| {
+            throttle.queue = to_usize(count)
+        }),
         Key::duration("queue_timeout", at_least(1, "nothing could wait"), |throttle, time| {
             throttle.queue_timeout = time;
         }),

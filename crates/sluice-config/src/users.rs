@@ -8,7 +8,7 @@ use std::fs::read_to_string;
 use sluice_launch::{Account, Credentials, account_by_name, account_by_number, group_by_name};
 use sluice_settings::{OwnerSettings, ScriptSettings, ScriptUser, Settings, User};
 
-use super::key::{Bounds, Key, Section};
+use super::key::{Key, Section, between};
 use super::script_draft::Draft;
 use super::suggest;
 use super::table::Table;
@@ -58,11 +58,7 @@ pub(super) static OWNERS: Section<OwnerSettings> = Section {
         Key::number(
             "uid_min",
             "a user",
-            Bounds {
-                least: 1,
-                most: u32::MAX as u64 - 1,
-                hint: "root is 0, and no script runs as root",
-            },
+            between(1, u32::MAX as u64 - 1, "root is 0, and no script runs as root"),
             |owners, least| owners.uid_min = u32::try_from(least).unwrap_or(u32::MAX),
         ),
         Key::texts("directories", |owners, paths, written| {
