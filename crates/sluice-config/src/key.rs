@@ -11,8 +11,8 @@ use sluice_settings::ListenAddress;
 
 use super::description::{Described, Entry};
 use super::document::At;
-use super::key_text::text_of;
 use super::table::{Table, Written};
+use super::texts::text_of;
 use sluice_settings::notation::{format_duration, format_size};
 
 /// A key of a section that is read into an `S`.

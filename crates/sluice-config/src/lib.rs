@@ -38,7 +38,6 @@ mod include;
 mod included;
 mod interpreters;
 mod key;
-mod key_text;
 mod limits;
 mod listen;
 mod log;
@@ -70,6 +69,7 @@ mod syntax;
 mod table;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod throttle;
 mod users;
 mod variables;

@@ -14,9 +14,9 @@ use super::description::Described;
 use super::document::At;
 use super::foreign;
 use super::key::{Bounds, Key, Kind, Read, Section, Word};
-use super::key_text::text_of;
 use super::suggest;
 use super::table::{Table, Written};
+use super::texts::text_of;
 use sluice_settings::notation;
 
 impl<S> Section<S> {

@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 use super::description::Described;
 use super::document::{At, Document};
 use super::file_kind::FileKind;
-use super::key_text::text_of;
+use super::texts::text_of;
 
 /// A section of the file.
 pub(crate) struct Table<'a> {

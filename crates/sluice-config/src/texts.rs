@@ -1,4 +1,4 @@
-//! The texts about sections and keys in the reference page and in messages: `keys.md`, which a writer edits without Rust.
+//! Texts that a writer edits without Rust: `keys.md` for the reference page and messages about keys, `foreign.md` for answers to keys of other servers.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -7,7 +7,7 @@ use super::description::Fallback;
 
 /// The text about a key, or about a section.
 #[derive(Default)]
-pub(crate) struct KeyText {
+pub(crate) struct Text {
     /// The description, in whole sentences.
     pub(crate) text: String,
     /// `None` for a required key, and for a section.
@@ -17,9 +17,9 @@ pub(crate) struct KeyText {
 }
 
 /// Texts by the title of the section and the name of the key, which is empty for the section itself.
-type Texts = BTreeMap<(&'static str, &'static str), KeyText>;
+pub(crate) type Texts = BTreeMap<(&'static str, &'static str), Text>;
 
-static TEXTS: LazyLock<Texts> = LazyLock::new(|| parse(include_str!("keys.md")));
+static KEYS: LazyLock<Texts> = LazyLock::new(|| parse(include_str!("keys.md")));
 
 /// The title of the section with this heading.
 fn title_of(heading: &'static str) -> &'static str {
@@ -30,13 +30,13 @@ fn title_of(heading: &'static str) -> &'static str {
 ///
 /// # Panics
 /// If `keys.md` has none, which a test finds out for every key.
-pub(crate) fn text_of(title: &'static str, name: &'static str) -> &'static KeyText {
-    let text = TEXTS.get(&(title, name));
+pub(crate) fn text_of(title: &'static str, name: &'static str) -> &'static Text {
+    let text = KEYS.get(&(title, name));
     text.unwrap_or_else(|| panic!("keys.md has no text for \"{name}\" in \"{title}\""))
 }
 
-/// The texts of a document in the form that its head describes.
-fn parse(document: &'static str) -> Texts {
+/// The texts of a document in the form that the head of `keys.md` describes.
+pub(crate) fn parse(document: &'static str) -> Texts {
     let mut texts = Texts::new();
     let mut place = None;
     for line in document.lines() {
@@ -57,7 +57,7 @@ fn parse(document: &'static str) -> Texts {
     texts
 }
 
-impl KeyText {
+impl Text {
     fn add(&mut self, line: &'static str) {
         if let Some(value) = line.strip_prefix("default = ") {
             self.default = Some(Fallback::Value(value));
@@ -95,7 +95,7 @@ mod tests {
     fn every_text_is_that_of_a_section_or_key() {
         let mut known = places(&ROOT);
         known.append(&mut places(&INCLUDED));
-        let texts: BTreeSet<_> = TEXTS.keys().copied().collect();
+        let texts: BTreeSet<_> = KEYS.keys().copied().collect();
         assert_eq!(texts, known);
     }
 }
