@@ -12,7 +12,7 @@ use sluice_settings::rule::{
 
 use super::agents::{LDAP_KEY, PAM_KEY, pam_without_settings};
 use super::document::At;
-use super::key::{Bounds, Key, Section, between};
+use super::key::{Bounds, Key, Section, between, set};
 use super::table::Table;
 
 /// The longest time for which a verified password is remembered, and for which further ones are refused: a day.
@@ -196,10 +196,7 @@ pub(super) static ACCESS: Section<Draft> = Section {
             access.realm = realm;
             Ok(())
         }),
-        Key::path("users", |access, path, _| {
-            access.source.users = Some(path);
-            Ok(())
-        }),
+        Key::path("users", |access, path, _| set(&mut access.source.users, path)),
         Key::text("agent", |access, path, _| {
             access.agent = Some(match OwnAgentKind::named(&path) {
                 Some(kind) => AgentName::Own(kind),
@@ -222,17 +219,10 @@ pub(super) static ACCESS: Section<Draft> = Section {
         }),
         PAM_KEY,
         LDAP_KEY,
-        Key::path("groups", |access, path, _| {
-            access.source.groups = Some(path);
-            Ok(())
-        }),
-        Key::texts("allow", |access, texts, _| {
-            access.allow = Some(values(texts));
-            Ok(())
-        }),
+        Key::path("groups", |access, path, _| set(&mut access.source.groups, path)),
+        Key::texts("allow", |access, texts, _| set(&mut access.allow, values(texts))),
         Key::texts("allow_write", |access, texts, _| {
-            access.allow_write = Some(values(texts));
-            Ok(())
+            set(&mut access.allow_write, values(texts))
         }),
         Key::choice(
             "require",

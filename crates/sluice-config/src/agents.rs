@@ -139,7 +139,7 @@ const TIMEOUT: Key<AgentDraft> =
     Key::duration("timeout", between(100, 300_000, ""), |agent, time| agent.timeout = time);
 
 const PROCESSES: Key<AgentDraft> = Key::number("processes", "processes", between(1, 1000, ""), |agent, count| {
-    agent.processes_max = to_usize(count)
+    agent.processes_max = to_usize(count);
 });
 
 static PAM: Section<AgentDraft> = Section {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sluice_settings::rule::{BodyBounds, Expiry, FieldChange};
 
 use super::document::At;
-use super::key::{ANY, Key, Section, at_least};
+use super::key::{ANY, Key, Section, at_least, set};
 use super::table::Written;
 use sluice_settings::notation::parse_duration;
 
@@ -30,8 +30,7 @@ pub(super) static HEADERS: Section<Fields> = Section {
     title: "[[site.route]].headers",
     keys: &[
         Key::pairs("set", |fields, pairs, written| {
-            fields.set = read_set(&pairs, written);
-            Ok(())
+            set(&mut fields.set, read_set(&pairs, written))
         }),
         Key::pairs("add", |fields, pairs, written| {
             for (name, value) in pairs {

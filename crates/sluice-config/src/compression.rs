@@ -4,7 +4,7 @@ use sluice_http::encoding::Encoding;
 use sluice_settings::{CompressionSettings, Precompressed};
 
 use super::document::At;
-use super::key::{ANY, Key, Section};
+use super::key::{ANY, Key, Section, set};
 use super::media_type::is_token;
 use super::table::Written;
 
@@ -19,13 +19,11 @@ pub(super) static SITE_COMPRESSION: Section<CompressionSettings> = Section {
 };
 
 const ENCODINGS: Key<CompressionSettings> = Key::texts("encodings", |settings, names, written| {
-    settings.encodings = read_encodings(&names, written)?;
-    Ok(())
+    set(&mut settings.encodings, read_encodings(&names, written)?)
 });
 
 const TYPES: Key<CompressionSettings> = Key::texts("types", |settings, types, written| {
-    settings.types = read_types(types, written);
-    Ok(())
+    set(&mut settings.types, read_types(types, written))
 });
 
 const LEAST_SIZE: Key<CompressionSettings> = Key::size("least_size", ANY, |settings, size| settings.least_bytes = size);

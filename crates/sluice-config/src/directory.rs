@@ -13,7 +13,7 @@ use sluice_settings::{Action, DirectorySettings, Fallback, ScriptSettings, Scrip
 use super::document::At;
 use super::engine::{read_engines, report_missing_engines};
 use super::interpreters::{is_suffix, read_interpreters};
-use super::key::Key;
+use super::key::{Key, set};
 use super::route;
 use super::table::{Table, expect_directory, require_star};
 
@@ -177,8 +177,7 @@ pub(super) const DIRECTORY: Key<route::Draft> = Key::path("directory", |route, p
 });
 
 pub(super) const SCRIPTS: Key<route::Draft> = Key::pairs("scripts", |route, pairs, _| {
-    route.served.suffixes = Some(read_suffixes(pairs));
-    Ok(())
+    set(&mut route.served.suffixes, read_suffixes(pairs))
 });
 
 pub(super) const FALLBACK: Key<route::Draft> = Key::words("fallback", |route, candidates, _| {

@@ -11,7 +11,7 @@ use super::asgi::is_asgi;
 use super::document::{At, Document};
 use super::file_kind::FileKind;
 use super::interpreters::is_suffix;
-use super::key::{Key, Section};
+use super::key::{Key, Section, set};
 use super::script_draft::Draft;
 use super::suggest;
 use super::table::Table;
@@ -68,8 +68,7 @@ pub(super) const FRESH: Key<Draft> =
     Key::choice("fresh", &[("fork", |script| script.settings.engines.is_forking = true)]);
 
 pub(super) const VIRTUALENV: Key<Draft> = Key::path("virtualenv", |script, path, _| {
-    script.settings.engines.virtualenv = Some(path);
-    Ok(())
+    set(&mut script.settings.engines.virtualenv, path)
 });
 
 pub(super) const PHP_VALUE: Key<Draft> = Key::pairs("php_value", |script, pairs, written| {

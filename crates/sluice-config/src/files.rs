@@ -57,7 +57,7 @@ impl Draft {
             (None, _) if table.has("directory") => return None,
             (None, beside @ (RouteDirectory::Wrong | RouteDirectory::Absent)) => {
                 if matches!(beside, RouteDirectory::Absent) {
-                    DIRECTORY.report_missing(table);
+                    table.report_missing("directory");
                 }
                 return None;
             }
@@ -80,7 +80,11 @@ impl Draft {
 pub(super) static FILES: Section<Draft> = Section {
     title: "[[site.route]].files",
     keys: &[
-        DIRECTORY,
+        Key::path("directory", |files, path, written| {
+            expect_directory(written.document(), written.name, &written.at(path.clone()));
+            files.directory = Some(path);
+            Ok(())
+        }),
         Key::text("record_format", |files, text, _| {
             files.is_bytes = BYTE_FORMATS.contains(&text.as_str());
             if !files.is_bytes {
@@ -103,12 +107,6 @@ pub(super) static FILES: Section<Draft> = Section {
         Key::flag("listing", |files, is_listed| files.listing = Some(is_listed)),
     ],
 };
-
-const DIRECTORY: Key<Draft> = Key::path("directory", |files, path, written| {
-    expect_directory(written.document(), written.name, &written.at(path.clone()));
-    files.directory = Some(path);
-    Ok(())
-});
 
 fn parse_format(text: &str) -> Result<RecordFormat, String> {
     text.parse().map_err(|message| {

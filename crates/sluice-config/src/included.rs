@@ -12,7 +12,7 @@ use super::description::Described;
 use super::document::{Document, decode};
 use super::file_kind::FileKind;
 use super::include::IncludeFile;
-use super::key::{Key, Section};
+use super::key::{Key, Section, set};
 use super::root::{self, ROOT, Root};
 use super::route::{self, ROUTE};
 use super::route_lint::SiteRoot;
@@ -26,8 +26,7 @@ pub(super) static INCLUDED: Section<Root> = Section {
     title: "an included file",
     keys: &[
         Key::text("host", |root, host, _| {
-            root.route_host = Some(site::parse_host(&host)?);
-            Ok(())
+            set(&mut root.route_host, site::parse_host(&host)?)
         }),
         root::SITE_KEY,
         Key::tables("route", &ROUTE, |root, table| {

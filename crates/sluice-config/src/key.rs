@@ -36,6 +36,15 @@ pub(crate) struct Section<S: 'static> {
 /// A setter. An error is a message about the value; it says what to write instead.
 pub(crate) type Set<S, T> = fn(&mut S, T, &Written<'_>) -> Result<(), String>;
 
+/// Sets what a key stands for; a setter of a value that needs no check.
+///
+/// # Errors
+/// None.
+pub(crate) fn set<P: From<T>, T>(place: &mut P, value: T) -> Result<(), String> {
+    *place = value.into();
+    Ok(())
+}
+
 /// Reads a table of another section, and puts the result into the `S`. Checks of several keys together belong here.
 pub(crate) type Read<S> = fn(&mut S, &Table<'_>);
 

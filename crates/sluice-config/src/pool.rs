@@ -5,7 +5,7 @@
 use sluice_settings::ScriptSettings;
 
 use super::document::At;
-use super::key::{ANY, Key, at_least};
+use super::key::{ANY, Key, at_least, set};
 use super::script_draft::Draft;
 use super::section::to_usize;
 use super::table::{Table, Written};
@@ -83,8 +83,7 @@ pub(super) const MIN: Key<Draft> = Key::number("min", "processes", ANY, |script,
 });
 
 pub(super) const PROCTOR: Key<Draft> = Key::texts("proctor", |script, paths, written| {
-    script.settings.proctor = read_paths(paths, written);
-    Ok(())
+    set(&mut script.settings.proctor, read_paths(paths, written))
 });
 
 pub(super) const IDLE: Key<Draft> = Key::duration(

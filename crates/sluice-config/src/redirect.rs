@@ -5,7 +5,7 @@ use std::time::Duration;
 use sluice_settings::rule::{Adjustments, Pattern, Replacement};
 use sluice_settings::{Action, RefusalSettings};
 
-use super::key::{Key, Section, at_least, between};
+use super::key::{Key, Section, at_least, between, set};
 use super::table::Table;
 
 /// `[[site.route]].redirect` while it is read.
@@ -39,10 +39,7 @@ impl Draft {
 pub(super) static REDIRECT: Section<Draft> = Section {
     title: "[[site.route]].redirect",
     keys: &[
-        Key::required(Key::text("to", |redirect, to, _| {
-            redirect.to = Some(to);
-            Ok(())
-        })),
+        Key::required(Key::text("to", |redirect, to, _| set(&mut redirect.to, to))),
         Key::code("status", &[301, 302, 303, 307, 308], |redirect, status| {
             redirect.status = status;
         }),
@@ -67,10 +64,7 @@ pub(super) static REFUSE: Section<RefusalSettings> = Section {
             between(400, 599, "those are the statuses of errors; redirect has others"),
             |refusal, status| refusal.status = u16::try_from(status).unwrap_or(refusal.status),
         ),
-        Key::text("text", |refusal, text, _| {
-            refusal.text = Some(text);
-            Ok(())
-        }),
+        Key::text("text", |refusal, text, _| set(&mut refusal.text, text)),
         Key::duration(
             "retry_after",
             at_least(1000, "it is sent in whole seconds"),

@@ -17,14 +17,15 @@ use super::conditions::{self, CONDITIONS};
 use super::directory::{self, DIRECTORY, FALLBACK, SCRIPTS};
 use super::document::At;
 use super::files::{self, FILES};
-use super::key::{Key, Section};
+use super::key::{Key, Section, set};
 use super::pattern;
 use super::redirect::{self, REDIRECT, REFUSE};
 use super::reports;
 use super::route_lint::{ParsedRoute, SiteRoot};
+use super::script::SCRIPT;
+use super::script_draft;
 use super::table::Table;
 use super::throttle::{self, THROTTLE};
-use super::{script::SCRIPT, script_draft};
 
 /// The role of a key in a route. Messages, the check of the action and a test of the guide are made of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,51 +42,21 @@ pub(super) enum Role {
     Adds,
 }
 
-/// The keys of a route with their roles, in the order in which the reference shows them.
-static KEYS: [(Role, Key<Draft>); 26] = [
-    (Role::Matches, PATH),
-    (Role::Matches, REGEX),
-    (Role::Matches, WHEN),
-    (Role::Serves, DIRECTORY),
-    (Role::Serves, SCRIPTS),
-    (Role::Serves, FALLBACK),
-    (Role::Serves, FILES_KEY),
-    (Role::Acts, SCRIPT_KEY),
-    (Role::Acts, REDIRECT_KEY),
-    (Role::Acts, REFUSE_KEY),
-    (Role::Acts, REPORTS),
-    (Role::Acts, REWRITE),
-    (Role::Changes, HEADERS_KEY),
-    (Role::Changes, EXPIRES),
-    (Role::Changes, LIMITS),
-    (Role::Changes, LOG),
-    (Role::Adds, COMMENT),
-    (Role::Adds, USE),
-    (Role::Changes, COMPRESS),
-    (Role::Changes, CACHE),
-    (Role::Changes, CLIENT_CERTIFICATES),
-    (Role::Changes, ACCESS_KEY),
-    (Role::Changes, PASS_AUTHORIZATION),
-    (Role::Changes, THROTTLE_KEY),
-    (Role::Changes, RATE),
-    (Role::Adds, FOLLOW_LINKS),
-];
-
-/// The keys alone.
-static KEYS_ALONE: [Key<Draft>; KEYS.len()] = {
-    let mut keys = [PATH; KEYS.len()];
-    let mut index = 0;
-    while index < keys.len() {
-        keys[index] = KEYS[index].1;
-        index += 1;
+/// The role of a key, by its name.
+fn role(name: &str) -> Role {
+    match name {
+        "path" | "regex" | "when" => Role::Matches,
+        "directory" | "scripts" | "fallback" | "files" => Role::Serves,
+        "script" | "redirect" | "refuse" | "reports" | "rewrite" => Role::Acts,
+        "comment" | "use" | "follow_links" => Role::Adds,
+        _ => Role::Changes,
     }
-    keys
-};
+}
 
-/// The names of the keys with one of these roles.
+/// The names of the keys with one of these roles, in the order in which the reference shows them.
 pub(super) fn names(roles: &[Role]) -> impl Iterator<Item = &'static str> {
-    let has_role = |(role, _): &&(Role, Key<Draft>)| roles.contains(role);
-    KEYS.iter().filter(has_role).map(|(_, key)| key.name)
+    let names = ROUTE.keys.iter().map(|key| key.name);
+    names.filter(|name| roles.contains(&role(name)))
 }
 
 /// The names of the keys of actions.
@@ -158,7 +129,7 @@ impl Draft {
         table: &Table<'_>,
     ) -> (Option<RouteSettings>, ParsedRoute) {
         if !table.has("path") && !table.has("regex") && !table.has("when") {
-            PATH.report_missing(table);
+            table.report_missing("path");
         }
         self.finish_action(table);
         self.check_changes(compression, table);
@@ -268,159 +239,135 @@ impl Draft {
 
 pub(super) static ROUTE: Section<Draft> = Section {
     title: "[[site.route]]",
-    keys: &KEYS_ALONE,
+    keys: &[
+        Key::text("path", |route, path, written| {
+            pattern::check(&path)?;
+            route.pattern = Some(written.at(Pattern::from(path.as_str())));
+            Ok(())
+        }),
+        Key::text("regex", |route, regex, written| {
+            if written.table.has("path") {
+                return Err("the route has a path already: keep one of them".to_owned());
+            }
+            route.pattern = Some(written.at(Pattern::regex(&regex)?));
+            Ok(())
+        }),
+        Key::table("when", &CONDITIONS, |route, table| {
+            let when = CONDITIONS.read(table, Conditions::default());
+            conditions::check(&when, table);
+            route.when = when;
+        }),
+        DIRECTORY,
+        SCRIPTS,
+        FALLBACK,
+        Key::table("files", &FILES, |route, table| {
+            let files = FILES.read(table, files::Draft::default());
+            let path = route.wildcard();
+            let beside = route.served.path(path.as_ref(), route.root_path.as_deref());
+            route.files = files.finish(path.as_ref(), beside, table);
+        }),
+        Key::table("script", &SCRIPT, |route, table| {
+            let script = SCRIPT.read(table, script_draft::Draft::new());
+            if route.served.has_scripts() {
+                route.served.set_script(script.finish_among_files(table));
+                return;
+            }
+            if route.served.refuses_script() {
+                return;
+            }
+            let script = script.finish(route.wildcard().as_ref(), route.root, table);
+            route.action = script.map(|script| Action::Script(Box::new(script)));
+        }),
+        Key::table("redirect", &REDIRECT, |route, table| {
+            let redirect = REDIRECT.read(table, redirect::Draft::default());
+            let pattern = route.pattern.as_ref().map(|pattern| &pattern.value);
+            route.action = redirect.finish(pattern, table);
+        }),
+        Key::table("refuse", &REFUSE, |route, table| {
+            let refusal = REFUSE.read(table, redirect::default_refusal());
+            route.action = Some(Action::Refuse(refusal));
+        }),
+        Key::flag("reports", |route, is_on| {
+            route.action = is_on.then_some(Action::Reports);
+        }),
+        Key::text("rewrite", |route, to, _| {
+            if let Some(pattern) = &route.pattern {
+                route.action = Some(Action::Rewrite(Replacement::rewrite(&to, &pattern.value)?));
+            }
+            Ok(())
+        }),
+        Key::table("headers", &HEADERS, |route, table| {
+            let fields = HEADERS.read(table, Fields::default());
+            route.changes.head.fields = fields.finish();
+        }),
+        Key::text("expires", |route, text, _| {
+            set(&mut route.changes.head.expiry, changes::parse_expiry(&text)?)
+        }),
+        Key::table("limits", &BODY_LIMITS, |route, table| {
+            route.changes.body = BODY_LIMITS.read(table, route.changes.body);
+        }),
+        Key::flag("log", |route, is_logged| route.changes.is_logged = Some(is_logged)),
+        Key::text("comment", |route, comment, _| {
+            set(&mut route.comment, Some(comment).filter(|comment| !comment.is_empty()))
+        }),
+        Key::words("use", |route, names, _| set(&mut route.blocks, names)),
+        Key::flag("compress", |route, compress| route.changes.compress = Some(compress)),
+        Key::choice(
+            "cache",
+            &[
+                ("on", |route| route.changes.cache = Some(CacheUse::On)),
+                ("off", |route| route.changes.cache = Some(CacheUse::Off)),
+                ("permanent", |route| route.changes.cache = Some(CacheUse::Permanent)),
+            ],
+        ),
+        Key::choice(
+            "client_certificates",
+            &[
+                ("optional", |route| {
+                    route.changes.client_certificates = Some(CertificateUse::Optional);
+                }),
+                ("required", |route| {
+                    route.changes.client_certificates = Some(CertificateUse::Required);
+                }),
+            ],
+        ),
+        Key::table_or_off(
+            "access",
+            &ACCESS,
+            |route| route.changes.access = Access::of(AccessUse::Open),
+            |route, table| {
+                let access = ACCESS.read(table, access::Draft::default());
+                let settings = access.finish(table);
+                route.changes.access.own = settings.map(|settings| AccessUse::Limited(Arc::new(settings)));
+            },
+        ),
+        Key::flag("pass_authorization", |route, is_passed| {
+            route.changes.pass_authorization = Some(is_passed);
+        }),
+        Key::table_or_off(
+            "throttle",
+            &THROTTLE,
+            |route| route.changes.throttle = Some(LimitUse::Unlimited),
+            |route, table| {
+                let throttle = THROTTLE.read(table, throttle::begin());
+                let settings = throttle::finish(throttle, table);
+                route.changes.throttle = settings.map(|settings| LimitUse::Limited(Arc::new(settings)));
+            },
+        ),
+        Key::text("rate", |route, text, written| {
+            route.changes.rate = Some(match text.as_str() {
+                "off" => LimitUse::Unlimited,
+                text => {
+                    let origin = written.table.document.origin(written.at(()).line);
+                    LimitUse::Limited(Arc::new(RateSettings::parse(text, origin)?))
+                }
+            });
+            Ok(())
+        }),
+        Key::flag_or_word(
+            "follow_links",
+            |route, follow| route.follow_links = Some(if follow { FollowLinks::Yes } else { FollowLinks::No }),
+            &[("same-owner", |route| route.follow_links = Some(FollowLinks::SameOwner))],
+        ),
+    ],
 };
-
-const FOLLOW_LINKS: Key<Draft> = Key::flag_or_word(
-    "follow_links",
-    |route, follow| route.follow_links = Some(if follow { FollowLinks::Yes } else { FollowLinks::No }),
-    &[("same-owner", |route| route.follow_links = Some(FollowLinks::SameOwner))],
-);
-
-const COMMENT: Key<Draft> = Key::text("comment", |route, comment, _| {
-    route.comment = Some(comment).filter(|comment| !comment.is_empty());
-    Ok(())
-});
-
-const USE: Key<Draft> = Key::words("use", |route, names, _| {
-    route.blocks = names;
-    Ok(())
-});
-
-const PATH: Key<Draft> = Key::text("path", |route, path, written| {
-    pattern::check(&path)?;
-    route.pattern = Some(written.at(Pattern::from(path.as_str())));
-    Ok(())
-});
-
-const REGEX: Key<Draft> = Key::text("regex", |route, regex, written| {
-    if written.table.has("path") {
-        return Err("the route has a path already: keep one of them".to_owned());
-    }
-    route.pattern = Some(written.at(Pattern::regex(&regex)?));
-    Ok(())
-});
-
-const WHEN: Key<Draft> = Key::table("when", &CONDITIONS, |route, table| {
-    let when = CONDITIONS.read(table, Conditions::default());
-    conditions::check(&when, table);
-    route.when = when;
-});
-
-const FILES_KEY: Key<Draft> = Key::table("files", &FILES, |route, table| {
-    let files = FILES.read(table, files::Draft::default());
-    let path = route.wildcard();
-    let beside = route.served.path(path.as_ref(), route.root_path.as_deref());
-    route.files = files.finish(path.as_ref(), beside, table);
-});
-
-const SCRIPT_KEY: Key<Draft> = Key::table("script", &SCRIPT, |route, table| {
-    let script = SCRIPT.read(table, script_draft::Draft::new());
-    if route.served.has_scripts() {
-        route.served.set_script(script.finish_among_files(table));
-        return;
-    }
-    if route.served.refuses_script() {
-        return;
-    }
-    let script = script.finish(route.wildcard().as_ref(), route.root, table);
-    route.action = script.map(|script| Action::Script(Box::new(script)));
-});
-
-const REDIRECT_KEY: Key<Draft> = Key::table("redirect", &REDIRECT, |route, table| {
-    let redirect = REDIRECT.read(table, redirect::Draft::default());
-    let pattern = route.pattern.as_ref().map(|pattern| &pattern.value);
-    route.action = redirect.finish(pattern, table);
-});
-
-const REFUSE_KEY: Key<Draft> = Key::table("refuse", &REFUSE, |route, table| {
-    let refusal = REFUSE.read(table, redirect::default_refusal());
-    route.action = Some(Action::Refuse(refusal));
-});
-
-const REPORTS: Key<Draft> = Key::flag("reports", |route, is_on| {
-    route.action = is_on.then_some(Action::Reports);
-});
-
-const REWRITE: Key<Draft> = Key::text("rewrite", |route, to, _| {
-    if let Some(pattern) = &route.pattern {
-        route.action = Some(Action::Rewrite(Replacement::rewrite(&to, &pattern.value)?));
-    }
-    Ok(())
-});
-
-const HEADERS_KEY: Key<Draft> = Key::table("headers", &HEADERS, |route, table| {
-    let fields = HEADERS.read(table, Fields::default());
-    route.changes.head.fields = fields.finish();
-});
-
-const EXPIRES: Key<Draft> = Key::text("expires", |route, text, _| {
-    route.changes.head.expiry = Some(changes::parse_expiry(&text)?);
-    Ok(())
-});
-
-const LIMITS: Key<Draft> = Key::table("limits", &BODY_LIMITS, |route, table| {
-    route.changes.body = BODY_LIMITS.read(table, route.changes.body);
-});
-
-const LOG: Key<Draft> = Key::flag("log", |route, is_logged| route.changes.is_logged = Some(is_logged));
-
-const COMPRESS: Key<Draft> = Key::flag("compress", |route, compress| route.changes.compress = Some(compress));
-
-const CACHE: Key<Draft> = Key::choice(
-    "cache",
-    &[
-        ("on", |route| route.changes.cache = Some(CacheUse::On)),
-        ("off", |route| route.changes.cache = Some(CacheUse::Off)),
-        ("permanent", |route| route.changes.cache = Some(CacheUse::Permanent)),
-    ],
-);
-
-const CLIENT_CERTIFICATES: Key<Draft> = Key::choice(
-    "client_certificates",
-    &[
-        ("optional", |route| {
-            route.changes.client_certificates = Some(CertificateUse::Optional);
-        }),
-        ("required", |route| {
-            route.changes.client_certificates = Some(CertificateUse::Required);
-        }),
-    ],
-);
-
-const ACCESS_KEY: Key<Draft> = Key::table_or_off(
-    "access",
-    &ACCESS,
-    |route| route.changes.access = Access::of(AccessUse::Open),
-    |route, table| {
-        let access = ACCESS.read(table, access::Draft::default());
-        let settings = access.finish(table);
-        route.changes.access.own = settings.map(|settings| AccessUse::Limited(Arc::new(settings)));
-    },
-);
-
-const PASS_AUTHORIZATION: Key<Draft> = Key::flag("pass_authorization", |route, is_passed| {
-    route.changes.pass_authorization = Some(is_passed);
-});
-
-const THROTTLE_KEY: Key<Draft> = Key::table_or_off(
-    "throttle",
-    &THROTTLE,
-    |route| route.changes.throttle = Some(LimitUse::Unlimited),
-    |route, table| {
-        let throttle = THROTTLE.read(table, throttle::begin());
-        let settings = throttle::finish(throttle, table);
-        route.changes.throttle = settings.map(|settings| LimitUse::Limited(Arc::new(settings)));
-    },
-);
-
-const RATE: Key<Draft> = Key::text("rate", |route, text, written| {
-    route.changes.rate = Some(match text.as_str() {
-        "off" => LimitUse::Unlimited,
-        text => {
-            let origin = written.table.document.origin(written.at(()).line);
-            LimitUse::Limited(Arc::new(RateSettings::parse(text, origin)?))
-        }
-    });
-    Ok(())
-});

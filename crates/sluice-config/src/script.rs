@@ -13,7 +13,7 @@ use super::engine::{
     APP, ENGINE, FRESH, PHP_ADMIN_VALUE, PHP_VALUE, VIRTUALENV, check_app, check_engines, report_missing_engines,
 };
 use super::interpreters::{INTERPRETERS, require_program, require_source};
-use super::key::{ANY, Key, Section, at_least, between};
+use super::key::{ANY, Key, Section, at_least, between, set};
 use super::pool::{
     IDLE, LIFETIME, MAX, MEMORY_SOFT, MIN, PROCESSES, PROCTOR, QUEUE, QUEUE_TIMEOUT, REQUESTS, REQUESTS_PER_CLIENT,
     check_pool,
@@ -154,10 +154,7 @@ pub(super) static SCRIPT: Section<Draft> = Section {
             script.directory = Some(path);
             Ok(())
         }),
-        Key::path("file", |script, path, written| {
-            script.file = Some(written.at(path));
-            Ok(())
-        }),
+        Key::path("file", |script, path, written| set(&mut script.file, written.at(path))),
         // The one place that lists the modes by name.
         Key::choice(
             "mode",
@@ -175,8 +172,7 @@ pub(super) static SCRIPT: Section<Draft> = Section {
         PHP_VALUE,
         PHP_ADMIN_VALUE,
         Key::pairs("send_files", |script, pairs, written| {
-            script.settings.send_files = read_send_files(pairs, written);
-            Ok(())
+            set(&mut script.settings.send_files, read_send_files(pairs, written))
         }),
         Key::choice(
             "mailbox",

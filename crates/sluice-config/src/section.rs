@@ -16,7 +16,6 @@ use super::foreign;
 use super::key::{Bounds, Key, Kind, Read, Section, Word};
 use super::suggest;
 use super::table::{Table, Written};
-use super::texts::text_of;
 use sluice_settings::notation;
 
 impl<S> Section<S> {
@@ -53,22 +52,9 @@ impl<S> Key<S> {
                     written.refuse(&message);
                 }
             }
-            None => {
-                if self.is_required {
-                    self.report_missing(table);
-                }
-            }
+            None if self.is_required => table.report_missing(self.name),
+            None => {}
         }
-    }
-
-    /// Reports that a section lacks this key, with an example of it.
-    pub(crate) fn report_missing(&self, table: &Table<'_>) {
-        table.report(&format!(
-            "{} lacks {name}: write, for instance, {name} = {}",
-            table.title,
-            text_of(table.title, self.name).example,
-            name = self.name
-        ));
     }
 
     /// Checks a value and calls the setter. The error is a message about the value.

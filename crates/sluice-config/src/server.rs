@@ -11,7 +11,7 @@ use sluice_settings::{
 };
 
 use super::document::{At, Document};
-use super::key::{Key, Section, between};
+use super::key::{Key, Section, between, set};
 use super::section::to_usize;
 use super::server_watch::SERVER_WATCH;
 use super::sites::Sites;
@@ -101,12 +101,10 @@ pub(super) static SERVER: Section<Server> = Section {
     title: "[server]",
     keys: &[
         Key::text("user", |server, text, _| {
-            server.users.server = Some(parse_user(&text)?);
-            Ok(())
+            set(&mut server.users.server, parse_user(&text)?)
         }),
         Key::text("script_user", |server, text, _| {
-            server.users.scripts = Some(parse_user(&text)?);
-            Ok(())
+            set(&mut server.users.scripts, parse_user(&text)?)
         }),
         Key::table("script_owners", &OWNERS, |server, table| {
             let owners = OWNERS.read(table, OwnerSettings::default());
@@ -130,10 +128,7 @@ pub(super) static SERVER: Section<Server> = Section {
         Key::word_or_path(
             "state_directory",
             &[("off", |server| server.state_directory = StateDirectory::Off)],
-            |server, path, _| {
-                server.state_directory = StateDirectory::Path(path);
-                Ok(())
-            },
+            |server, path, _| set(&mut server.state_directory, StateDirectory::Path(path)),
         ),
         Key::path("sdk", |_, path, written| {
             require_directory(written.document(), written.name, &written.at(path.clone()));
@@ -148,8 +143,7 @@ pub(super) static SERVER: Section<Server> = Section {
             ],
         ),
         Key::texts("trusted_proxies", |server, texts, written| {
-            server.proxies.trusted = read_peers(&texts, written);
-            Ok(())
+            set(&mut server.proxies.trusted, read_peers(&texts, written))
         }),
         Key::choice(
             "forwarded",
@@ -169,8 +163,7 @@ pub(super) static SERVER: Section<Server> = Section {
             |server, timeout| server.dns.timeout = timeout,
         ),
         Key::text("dns_server", |server, text, _| {
-            server.dns.server = Some(parse_dns_server(&text)?);
-            Ok(())
+            set(&mut server.dns.server, parse_dns_server(&text)?)
         }),
         Key::flag("core_dumps", |server, is_on| server.core_dumps = is_on),
         Key::word_or_path(

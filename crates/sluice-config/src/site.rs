@@ -11,7 +11,7 @@ use sluice_settings::{
 use super::client_certificates::Authorities;
 use super::compression::{self, SITE_COMPRESSION};
 use super::document::{At, Document, Missing};
-use super::key::{ANY, Key, Section};
+use super::key::{ANY, Key, Section, set};
 use super::listen::{Identity, SITE_TLS};
 use super::log::{self, Logs, SITE_LOG};
 use super::pages;
@@ -81,10 +81,7 @@ pub(super) static SITE: Section<Draft> = Section {
     title: "[[site]]",
     keys: &[
         Key::flag("enabled", |site, is_enabled| site.is_enabled = is_enabled),
-        Key::words("use", |site, names, _| {
-            site.settings.blocks = names;
-            Ok(())
-        }),
+        Key::words("use", |site, names, _| set(&mut site.settings.blocks, names)),
         Key::texts("hosts", |site, names, written| {
             let is_empty = names.is_empty();
             site.hosts = Some(read_hosts(names, written.document()));
@@ -130,8 +127,7 @@ pub(super) static SITE: Section<Draft> = Section {
         }),
         Key::duration("hsts", ANY, |site, hsts| site.settings.hsts = Some(hsts)),
         Key::texts("index", |site, names, written| {
-            site.settings.index = read_index(names, written);
-            Ok(())
+            set(&mut site.settings.index, read_index(names, written))
         }),
         Key::choice(
             "cache",
@@ -156,12 +152,10 @@ pub(super) static SITE: Section<Draft> = Section {
             Ok(())
         }),
         Key::texts("withhold", |site, names, written| {
-            site.settings.files.withhold = read_withheld(names, written);
-            Ok(())
+            set(&mut site.settings.files.withhold, read_withheld(names, written))
         }),
         Key::pairs("types", |site, pairs, written| {
-            site.settings.files.types = pages::read_types(pairs, written);
-            Ok(())
+            set(&mut site.settings.files.types, pages::read_types(pairs, written))
         }),
         Key::text("charset", |site, charset, _| {
             pages::check_charset(&charset)?;

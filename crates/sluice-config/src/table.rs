@@ -82,6 +82,14 @@ impl Table<'_> {
         self.document.report(self.line, message);
     }
 
+    /// Reports that the section lacks a key, with an example of it.
+    pub(crate) fn report_missing(&self, name: &'static str) {
+        let (title, example) = (self.title, text_of(self.title, name).example);
+        self.report(&format!(
+            "{title} lacks {name}: write, for instance, {name} = {example}"
+        ));
+    }
+
     /// Reports a mistake about the value of a key: `name = value: message`. Does nothing if the key is absent.
     pub(crate) fn refuse(&self, name: &'static str, message: &str) {
         if let Some(written) = self.written(name) {

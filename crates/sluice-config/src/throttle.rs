@@ -38,7 +38,7 @@ pub(super) static THROTTLE: Section<ThrottleSettings> = Section {
             |throttle, count| throttle.at_once = to_usize(count),
         )),
         Key::number("queue", "requests", between(0, REQUESTS_MAX, ""), |throttle, count| {
-            throttle.queue = to_usize(count)
+            throttle.queue = to_usize(count);
         }),
         Key::duration("queue_timeout", at_least(1, "nothing could wait"), |throttle, time| {
             throttle.queue_timeout = time;

@@ -77,7 +77,7 @@ pub(super) static OWNERS: Section<OwnerSettings> = Section {
 
 pub(super) fn check_owners(owners: &OwnerSettings, table: &Table<'_>) {
     if !table.has("directories") || owners.directories.is_empty() && !table.document.has_mistakes() {
-        table.report("[server.script_owners] lacks directories: write, for instance, directories = [\"/home\"]");
+        table.report_missing("directories");
     }
     if !table.has("users") && !table.has("groups") {
         table.report(

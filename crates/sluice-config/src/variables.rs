@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::document::At;
-use super::key::Key;
+use super::key::{Key, set};
 use super::script_draft::Draft;
 use super::table::Written;
 
@@ -14,13 +14,11 @@ pub(super) const VARIABLE_PREFIX: Key<Draft> = Key::text("variable_prefix", |scr
 });
 
 pub(super) const ENVIRONMENT: Key<Draft> = Key::pairs("environment", |script, pairs, written| {
-    script.settings.variables.added = read_environment(pairs, written);
-    Ok(())
+    set(&mut script.settings.variables.added, read_environment(pairs, written))
 });
 
 pub(super) const INHERIT: Key<Draft> = Key::texts("inherit", |script, names, written| {
-    script.settings.variables.inherited = read_inherit(names, written);
-    Ok(())
+    set(&mut script.settings.variables.inherited, read_inherit(names, written))
 });
 
 /// Variables that the server sets for each request (RFC 3875 §4.1, and those that Apache adds).

@@ -4,13 +4,12 @@ use std::path::PathBuf;
 
 use super::document::At;
 use super::file_kind::FileKind;
-use super::key::Key;
+use super::key::{Key, set};
 use super::script_draft::Draft;
 use super::table::Written;
 
 pub(super) const WATCH: Key<Draft> = Key::texts("watch", |script, paths, written| {
-    script.settings.reload_on = Some(read_watch(paths, written));
-    Ok(())
+    set(&mut script.settings.reload_on, read_watch(paths, written))
 });
 
 /// Files and directories, which must exist.
