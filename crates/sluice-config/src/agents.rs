@@ -1,7 +1,6 @@
 //! `[[site.route]].access.pam` and `.ldap`: the settings of the authentication agents that come with the server.
 //!
-//! An agent gets them as one text, `NAME=VALUE` separated by tabs (`sdk/agents/agent.c`). Not here: where the agents are and how they run
-//! (`sluice_script::own_agent`).
+//! An agent gets them as one text, `NAME=VALUE` separated by tabs (`sdk/agents/agent.c`).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

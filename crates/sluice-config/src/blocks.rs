@@ -1,8 +1,8 @@
 //! `[blocks.NAME]`: keys that several routes or sites share, and `use`, which puts them there.
 //!
-//! Blocks are replaced before sections are read, so that a section reads the keys of a block as its own. A value keeps the file and line of
-//! the block: the spans of a block of the main file get `OF_MAIN` added where an included file uses it. Blocks of the main file
-//! are for all files, those of an included file for this file alone. Not here: the keys of routes and sites (`route`, `site`).
+//! Blocks are replaced before sections are read, so that a section reads the keys of a block as its own. A value keeps
+//! the file and line of the block: the spans of a block of the main file get `OF_MAIN` added where an included file
+//! uses it. Blocks of the main file are for all files, those of an included file for this file alone.
 
 use std::cell::Cell;
 use std::ops::Range;

@@ -1,7 +1,4 @@
 //! Client certificates of addresses and sites: the keys that both have, and whether addresses and sites go together.
-//!
-//! Here: what can be known from the configuration alone. Not here: the content of the files (`sluice_net`), and the keys of routes
-//! (`route`, `conditions`).
 
 use std::path::PathBuf;
 

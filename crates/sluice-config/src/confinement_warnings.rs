@@ -1,7 +1,6 @@
 //! Warnings about limits of scripts that this system, or this user, cannot apply: their scripts would not be started.
 //!
-//! `check` may be run by another user than the server, so these are warnings. Not here: keys that contradict each other
-//! (`script_limits`).
+//! `check` may be run by another user than the server, so these are warnings.
 
 use std::path::Path;
 

@@ -1,7 +1,5 @@
 //! The key `control` of a file that may have mistakes elsewhere: the commands to a running server must find it then, too, because the
 //! answer to `sluice reload` says what the mistakes are.
-//!
-//! Not here: the key as a server reads it (`server`).
 
 use std::path::Path;
 

@@ -1,8 +1,5 @@
 //! `directory`, `scripts` and `fallback` of a `[[site.route]]`: a directory of files with scripts among them, and what answers where a path
 //! leads to nothing in it.
-//!
-//! Here: these keys, and how they go together with `files` and `script` of the same route, which say how files are sent and how scripts
-//! run. Not here: the other actions of a route (`route`).
 
 use std::path::{Path, PathBuf};
 

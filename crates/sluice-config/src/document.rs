@@ -1,8 +1,7 @@
 //! A configuration file while it is read: its text, its directory, and the mistakes found so far.
 //!
-//! All mistakes are reported at once, in the order of their lines. The lines of all files of a configuration are numbered in one
-//! sequence, so that a line alone says which file it belongs to. Here: collecting and formatting the mistakes. Not here: what
-//! counts as a mistake; the code that finds one writes its message.
+//! All mistakes are reported at once, in the order of their lines. The lines of all files of a configuration are
+//! numbered in one sequence, so that a line alone says which file it belongs to.
 
 use std::cell::RefCell;
 use std::io;

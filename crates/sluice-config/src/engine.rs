@@ -1,6 +1,4 @@
 //! The keys of `[[site.route]].script` for engines: which of them run the scripts of a route in mode `rte`, and how.
-//!
-//! Not here: where the files of an engine are (`sluice_server`), and the other keys of a script (`script`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

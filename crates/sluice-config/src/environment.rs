@@ -1,8 +1,7 @@
 //! `${NAME}` in texts of a configuration: the variable of this name in the environment of the server.
 //!
-//! Names are in upper case, so that the variables of rewritings and templates (`${query}`, `${1}`) are no such text. What a variable holds is not
-//! TOML: it becomes a part of the text. Not here: where variables are read (`sluice_settings::source`, so that the server process reads the values of the
-//! supervisor).
+//! Names are in upper case, so that the variables of rewritings and templates (`${query}`, `${1}`) are no such text.
+//! What a variable holds is not TOML: it becomes a part of the text.
 
 use std::borrow::Cow;
 

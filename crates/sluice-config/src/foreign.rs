@@ -1,6 +1,6 @@
 //! Keys and syntax of other servers in a configuration: what to write here instead, or that Sluice has no such thing.
 //!
-//! The answers are in `foreign.md`. Not here: misspelt keys of our own (`suggest`).
+//! The answers are in `foreign.md`.
 
 use std::sync::LazyLock;
 

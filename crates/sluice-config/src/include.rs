@@ -1,6 +1,4 @@
 //! `include`: from patterns such as `sites/*.toml` to the files that they name.
-//!
-//! Here: which files, in which order, and patterns that cannot be used. Not here: what the files say (`included`).
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

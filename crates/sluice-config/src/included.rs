@@ -1,9 +1,8 @@
 //! An included file: sites, and routes for sites that exist without it.
 //!
-//! The sites of all files are read before the routes, so that the order of the files does not decide whether a route finds its site.
-//! Routes of included files follow those of their site, in the order of the files: what the administrator wrote in the main file
-//! is tried first. An included file cannot include others, so there is no loop. Here: the keys of an included file. Not here:
-//! which files are included (`include`).
+//! The sites of all files are read before the routes, so that the order of the files does not decide whether a route
+//! finds its site. Routes of included files follow those of their site, in the order of the files: what the
+//! administrator wrote in the main file is tried first. An included file cannot include others, so there is no loop.
 
 use toml::de::DeTable;
 

@@ -1,6 +1,4 @@
 //! `interpreters` of `[[site.route]].script`: the programs that run scripts of a suffix, and the check that a script can be run.
-//!
-//! Not here: engines, which the key names in mode `rte` (`engine`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

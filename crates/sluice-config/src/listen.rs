@@ -1,6 +1,4 @@
 //! `[[listen]]`: addresses, their protocols, and TLS with its certificates.
-//!
-//! Here: the keys, and whether the files that they name exist. Not here: the content of those files (`sluice_server` opens them).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

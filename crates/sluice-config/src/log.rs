@@ -1,7 +1,4 @@
 //! `[log]` and `[site.log]`: access logs, and the server log.
-//!
-//! Here: what a site takes from the server's log, files that cannot be a log, and rotation of logs that are not files. Not here:
-//! the notation of formats (`sluice_settings::log_format`).
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,6 @@
 //! Pages and media types that a site gets from the server: templates of directory listings and of error pages, types of files.
 //!
-//! Templates are parsed here, so that a mistake in one is reported before the site serves anything. Not here: the keys (`site`), and
-//! what a template may contain (docs/guides/listings-and-error-pages.md).
+//! Templates are parsed here, so that a mistake in one is reported before the site serves anything.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,6 +1,4 @@
 //! The keys of `[[site.route]].script` about its processes and the requests that wait for them.
-//!
-//! Not here: the timeouts of an exchange (`script`), the files whose changes replace processes (`watch`).
 
 use sluice_settings::ScriptSettings;
 

@@ -1,7 +1,4 @@
 //! `[[site.route]]`: which requests a route matches and what is done with them.
-//!
-//! Here: the keys of a route, and how they go together. Not here: the sections below it (`conditions`, `files`, `script`, `redirect`,
-//! `changes`), the syntax of patterns (`pattern`), and how the routes of a site go together (`route_lint`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

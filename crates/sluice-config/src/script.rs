@@ -1,7 +1,4 @@
 //! `[[site.route]].script`: which program runs, and how.
-//!
-//! Here: the keys of a script, and how they go together. Not here: the names of variables (`variables`), interpreters and
-//! programs (`interpreters`), engines (`engine`), processes (`pool`), what a process may use (`script_limits`).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,6 +1,4 @@
 //! The keys of `[[site.route]].script` that say what a process may use and reach.
-//!
-//! Not here: whether the system can apply them (`confinement_warnings`), and how many processes there may be (`script`).
 
 use std::path::PathBuf;
 

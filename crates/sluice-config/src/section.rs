@@ -1,8 +1,7 @@
 //! Reads a section of the file with its list of keys: reports unknown and missing keys, checks each value's type and bounds, and
 //! calls its setter.
 //!
-//! Not here: what values mean, and what they mean together (the file of each section). A wrong value is reported and then treated
-//! as absent, so that all mistakes of a file are found at once.
+//! A wrong value is reported and then treated as absent, so that all mistakes of a file are found at once.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,6 +1,4 @@
 //! `[[site]]`: virtual hosts.
-//!
-//! Here: the keys of a site. Not here: which of several sites a host belongs to (`sites`), and what paths mean (`route`).
 
 use sluice_settings::rule::{CertificateUse, check_bracketed};
 use sluice_settings::{

@@ -1,7 +1,5 @@
 //! The sites of all files together: which of them a host belongs to, the routes that included files add, and what two sites must not
 //! share.
-//!
-//! Not here: the keys of a site (`site`).
 
 use std::path::Path;
 

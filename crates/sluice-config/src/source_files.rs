@@ -1,6 +1,4 @@
 //! The files of a configuration as they are read: from a bundle or from the disk, each with a bound.
-//!
-//! Here: reading, and what is at a path. Not here: the text of a configuration file (`document`).
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};

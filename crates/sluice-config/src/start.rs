@@ -1,6 +1,4 @@
 //! Lines that a server logs when it starts: the files that it has read, its sites, and where its logs go.
-//!
-//! Not here: each site and route (`describe`).
 
 use std::fmt::Write;
 

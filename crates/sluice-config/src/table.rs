@@ -1,6 +1,4 @@
 //! One section of the file as TOML has it: its values by name, their lines, and mistakes about them.
-//!
-//! Not here: which keys a section may have and what their values mean (`key`, `section`).
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

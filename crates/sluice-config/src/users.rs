@@ -1,7 +1,4 @@
 //! The users of the processes: `[server.script_owners]`, and `user` of scripts.
-//!
-//! Here: how a user is written, and which users there may be. Not here: whether this process may change to them (the program), and
-//! the check of a script's owner (the launcher).
 
 use std::fs::read_to_string;
 

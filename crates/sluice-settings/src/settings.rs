@@ -1,8 +1,9 @@
 //! The settings of a server: plain data that the program makes from its configuration and arguments.
 //!
-//! Here: the root. Below, by subject: addresses and TLS (`listen`), proxies and names of clients (`client`), sites (`site`),
-//! routes (`route`), directories of files (`directory`), scripts (`script`), access logs (`log`). Nothing here opens, binds or checks anything;
-//! `sluice_server::dispatch` and `sluice_net::listener` do, and their messages name the `origin` of a setting.
+//! Below, by subject: addresses and TLS (`listen`), proxies and names of clients (`client`), sites (`site`), routes
+//! (`route`), directories of files (`directory`), scripts (`script`), access logs (`log`). Nothing here opens, binds or
+//! checks anything; `sluice_server::dispatch` and `sluice_net::listener` do, and their messages name the `origin` of a
+//! setting.
 
 mod client;
 mod directory;

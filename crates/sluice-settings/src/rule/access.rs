@@ -1,7 +1,4 @@
 //! The values of `access` of a route: who may have an answer.
-//!
-//! Here: the entries and how they are written. Not here: whether a request satisfies them (`sluice_access::rules`), where the users of a
-//! file come from (`sluice_access::store`).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

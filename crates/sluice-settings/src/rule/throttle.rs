@@ -1,6 +1,4 @@
 //! How many requests are answered: at once (`throttle`) and in a time (`rate`).
-//!
-//! Not here: counting (`sluice_access::throttle`, `sluice_access::rate`).
 
 use std::fmt;
 use std::sync::Arc;
