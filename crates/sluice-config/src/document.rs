@@ -72,12 +72,8 @@ struct Report {
     /// The files in the order of their lines.
     files: RefCell<Vec<NumberedFile>>,
     mistakes: RefCell<Vec<(usize, String)>>,
-    /// Missing programs and directories: mistakes for `check`, while a server starts without them.
-    missing: RefCell<Vec<(usize, String)>>,
-    /// Programs and directories that the permissions hide from the user of this process: as missing ones.
-    denied: RefCell<Vec<(usize, String)>>,
-    /// Settings that are left out until the configuration is read again: mistakes for `check`, too.
-    skipped: RefCell<Vec<(usize, String)>>,
+    /// Mistakes for `check`, with which a server starts all the same.
+    lacks: RefCell<Vec<(Lack, usize, String)>>,
     /// The blocks of all files.
     blocks: BlockPlaces,
     /// The directory of the engines. `None` if the configuration names none.
@@ -86,10 +82,15 @@ struct Report {
     permits_owners: std::cell::Cell<bool>,
 }
 
-/// The numbers of messages about what is missing or hidden.
-pub(crate) struct Missing {
-    missing: usize,
-    denied: usize,
+/// What a server starts without.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lack {
+    /// A program or directory that does not exist.
+    Missing,
+    /// A program or directory that the permissions hide from the user of this process.
+    Denied,
+    /// A setting that is left out until the configuration is read again.
+    Skipped,
 }
 
 /// A file and the numbers of its lines.
@@ -147,16 +148,10 @@ impl<'a> Document<'a> {
             keys,
             text,
             directory,
-            inspect: self.inspect,
-            missing_engines: self.missing_engines,
-            module_directories: self.module_directories,
-            read_module: self.read_module,
-            read_template: self.read_template,
-            included: self.included,
             main: Some(self),
-            source: self.source,
             whole: self.report.add(name, text, directory),
             report: Rc::clone(&self.report),
+            ..*self
         }
     }
 
@@ -231,43 +226,45 @@ impl<'a> Document<'a> {
         self.report.mistakes.borrow_mut().push((line, message.into()));
     }
 
-    /// Records that a program or directory does not exist: a mistake for `check`, but a server starts without it.
+    /// Records something that a server starts without, while it is a mistake for `check`.
+    pub(crate) fn report_lack(&self, lack: Lack, line: usize, message: impl Into<String>) {
+        self.report.lacks.borrow_mut().push((lack, line, message.into()));
+    }
+
+    /// Records that a program or directory does not exist.
     pub(crate) fn report_missing(&self, line: usize, message: impl Into<String>) {
-        self.report.missing.borrow_mut().push((line, message.into()));
+        self.report_lack(Lack::Missing, line, message);
     }
 
-    /// Takes the messages about missing programs and directories, each with its file and line. They are no longer mistakes then.
-    pub(crate) fn take_missing(&self) -> Vec<String> {
-        self.located(self.report.missing.take())
+    /// Takes the messages about what a server starts without, each with its file and line. They are no longer mistakes then.
+    pub(crate) fn take_lacks(&self) -> Vec<String> {
+        let mut lacks = self.sorted_lacks();
+        lacks.dedup();
+        let shown = lacks.into_iter().map(|(lack, line, message)| {
+            let meanwhile = match lack {
+                Lack::Missing => "until it exists the answer is 503",
+                Lack::Denied => "until that changes the answer is 503",
+                Lack::Skipped => "it is left out until the next reload",
+            };
+            format!("{}: {message}; {meanwhile}", self.origin(line))
+        });
+        shown.collect()
     }
 
-    /// Records that permissions hide a program or directory: a mistake for `check`, but a server starts without it.
-    pub(crate) fn report_denied(&self, line: usize, message: impl Into<String>) {
-        self.report.denied.borrow_mut().push((line, message.into()));
+    fn sorted_lacks(&self) -> Vec<(Lack, usize, String)> {
+        let mut lacks = self.report.lacks.take();
+        lacks.sort_by_key(|(lack, line, _)| (*lack, *line));
+        lacks
     }
 
-    /// Takes the messages about hidden programs and directories, as [`Document::take_missing`] does.
-    pub(crate) fn take_denied(&self) -> Vec<String> {
-        self.located(self.report.denied.take())
+    /// The number of messages so far about what a server starts without.
+    pub(crate) fn lacks(&self) -> usize {
+        self.report.lacks.borrow().len()
     }
 
-    /// The messages so far about what is missing or hidden.
-    pub(crate) fn missing(&self) -> Missing {
-        Missing {
-            missing: self.report.missing.borrow().len(),
-            denied: self.report.denied.borrow().len(),
-        }
-    }
-
-    /// Forgets the messages about what is missing or hidden that came after others: nobody needs it.
-    pub(crate) fn forget_missing_after(&self, before: &Missing) {
-        self.report.missing.borrow_mut().truncate(before.missing);
-        self.report.denied.borrow_mut().truncate(before.denied);
-    }
-
-    /// Records that something is left out: a mistake for `check`, but a server starts without it.
-    pub(crate) fn report_skipped(&self, line: usize, message: impl Into<String>) {
-        self.report.skipped.borrow_mut().push((line, message.into()));
+    /// Forgets the messages that came after the first `number` ones: nobody needs what they are about.
+    pub(crate) fn forget_lacks_after(&self, number: usize) {
+        self.report.lacks.borrow_mut().truncate(number);
     }
 
     /// Records a fault of a file that only one site or route needs. A start goes on, and does `instead` of it; otherwise it is a mistake.
@@ -284,21 +281,6 @@ impl<'a> Document<'a> {
     /// Whether a server starts, which goes on without the files that only one site or route needs.
     pub(crate) fn is_start(&self) -> bool {
         self.source.is_tolerant()
-    }
-
-    /// Takes the messages about settings that are left out, as [`Document::take_missing`] does.
-    pub(crate) fn take_skipped(&self) -> Vec<String> {
-        self.located(self.report.skipped.take())
-    }
-
-    /// Messages in the order of their lines, each with its file and line.
-    fn located(&self, mut messages: Vec<(usize, String)>) -> Vec<String> {
-        messages.sort_by_key(|(line, _)| *line);
-        messages.dedup();
-        let messages = messages.into_iter();
-        messages
-            .map(|(line, message)| format!("{}: {message}", self.origin(line)))
-            .collect()
     }
 
     /// The places of the blocks of all files.
@@ -385,9 +367,8 @@ impl<'a> Document<'a> {
     /// Ends the reading: the value if there was no mistake, or else all mistakes.
     pub(crate) fn finish<T>(self, value: T) -> Result<T, ConfigErrors> {
         let mut mistakes = self.report.mistakes.take();
-        mistakes.extend(self.report.missing.take());
-        mistakes.extend(self.report.denied.take());
-        mistakes.extend(self.report.skipped.take());
+        let lacks = self.sorted_lacks().into_iter();
+        mistakes.extend(lacks.map(|(_, line, message)| (line, message)));
         if mistakes.is_empty() {
             return Ok(value);
         }

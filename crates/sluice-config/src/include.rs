@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_settings::notation::reason;
 
-use super::document::Document;
+use super::document::{Document, Lack};
 use super::file_kind::FileKind;
 
 /// Files that a configuration includes; more are a pattern that was not meant so.
@@ -75,7 +75,11 @@ fn paths(pattern: &str, line: usize, document: &Document<'_>) -> Result<Vec<Stri
                 // What a wildcard has matched need not be a directory.
                 Err(error) if error.kind() == ErrorKind::NotADirectory => continue,
                 Err(error) => {
-                    document.report_skipped(line, format!("include: {}", refusal(&directory, &error, document)));
+                    document.report_lack(
+                        Lack::Skipped,
+                        line,
+                        format!("include: {}", refusal(&directory, &error, document)),
+                    );
                     continue;
                 }
             };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_settings::Engine;
 
-use super::document::{At, Document};
+use super::document::{At, Document, Lack};
 use super::engine::read_engines;
 use super::file_kind::FileKind;
 use super::key::Key;
@@ -43,7 +43,9 @@ pub(super) fn require_program(
             let message = format!("{name}: no program {shown} ({reason}): put it there or fix the path");
             return document.report_missing(path.line, message);
         }
-        FileKind::Denied(reason) => return document.report_denied(path.line, format!("{name}: {shown}: {reason}")),
+        FileKind::Denied(reason) => {
+            return document.report_lack(Lack::Denied, path.line, format!("{name}: {shown}: {reason}"));
+        }
     };
     document.report(path.line, message);
 }
@@ -64,7 +66,7 @@ pub(super) fn require_source(document: &Document<'_>, name: &str, path: &At<Path
             let message = format!("{name}: no script {shown} ({reason}): put it there or fix the path");
             document.report_missing(path.line, message);
         }
-        FileKind::Denied(reason) => document.report_denied(path.line, format!("{name}: {shown}: {reason}")),
+        FileKind::Denied(reason) => document.report_lack(Lack::Denied, path.line, format!("{name}: {shown}: {reason}")),
     }
 }
 

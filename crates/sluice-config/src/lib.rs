@@ -124,12 +124,7 @@ pub fn load_to_run(path: &Path, warn: impl FnMut(&str)) -> Result<Settings, Conf
 /// The same as for `load_to_run`.
 pub fn load_from(path: &Path, source: &Source, mut warn: impl FnMut(&str)) -> Result<Settings, ConfigErrors> {
     read(path, source, |document| {
-        let missing = document.take_missing().into_iter();
-        missing.for_each(|missing| warn(&format!("{missing}; until it exists the answer is 503")));
-        let denied = document.take_denied().into_iter();
-        denied.for_each(|denied| warn(&format!("{denied}; until that changes the answer is 503")));
-        let skipped = document.take_skipped().into_iter();
-        skipped.for_each(|skipped| warn(&format!("{skipped}; it is left out until the next reload")));
+        document.take_lacks().iter().for_each(|line| warn(line))
     })
 }
 

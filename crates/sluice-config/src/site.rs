@@ -8,7 +8,7 @@ use sluice_settings::{
 
 use super::client_certificates::Authorities;
 use super::compression::{self, SITE_COMPRESSION};
-use super::document::{At, Document, Missing};
+use super::document::{At, Document};
 use super::key::{ANY, Key, Section, set};
 use super::listen::{Identity, SITE_TLS};
 use super::log::{self, Logs, SITE_LOG};
@@ -35,8 +35,8 @@ pub(super) struct Draft {
     pub(super) parsed_routes: Vec<ParsedRoute>,
     /// Whether the site is served.
     pub(super) is_enabled: bool,
-    /// The messages about what is missing, before this site was read.
-    pub(super) missing_before: Missing,
+    /// The number of messages about what a server starts without, before this site was read.
+    pub(super) lacks_before: usize,
 }
 
 impl Draft {
@@ -70,7 +70,7 @@ impl Draft {
             server_log: server_log.clone(),
             parsed_routes: Vec::new(),
             is_enabled: true,
-            missing_before: table.document.missing(),
+            lacks_before: table.document.lacks(),
         }
     }
 }

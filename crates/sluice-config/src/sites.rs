@@ -43,7 +43,7 @@ impl Sites {
     pub(super) fn add(&mut self, site: Draft, table: &Table<'_>) {
         let document = table.document;
         if !site.is_enabled {
-            document.forget_missing_after(&site.missing_before);
+            document.forget_lacks_after(site.lacks_before);
             let hosts = site.hosts.into_iter().flatten();
             self.disabled_hosts.extend(hosts.map(|host| host.value));
             return;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 use super::description::Described;
-use super::document::{At, Document};
+use super::document::{At, Document, Lack};
 use super::file_kind::FileKind;
 use super::texts::text_of;
 
@@ -158,7 +158,7 @@ pub(crate) fn expect_directory(document: &Document<'_>, name: &str, path: &At<Pa
         Ok(()) => {}
         Err(message) => match (document.inspect)(&path.value) {
             FileKind::Missing(_) => document.report_missing(path.line, message),
-            FileKind::Denied(_) => document.report_denied(path.line, message),
+            FileKind::Denied(_) => document.report_lack(Lack::Denied, path.line, message),
             _ => document.report(path.line, message),
         },
     }
