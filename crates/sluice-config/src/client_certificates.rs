@@ -27,16 +27,13 @@ impl Authorities {
 
     /// Reads the key `client_crl`.
     pub(super) fn set_lists(&mut self, files: Vec<At<String>>, written: &Written<'_>) {
-        for file in files {
-            let path = written.document().resolve(file.line, &file.value);
+        self.revocation_lists = written.each(files, |file, line| {
+            let path = written.document().resolve(line, file);
             match require_file(written, &path) {
-                Ok(()) => self.revocation_lists.push(path),
-                Err(message) => {
-                    let message = format!("client_crl \"{}\": {message}", file.value.escape_debug());
-                    written.document().report(file.line, message);
-                }
+                Ok(()) => Ok(path),
+                Err(message) => Err(format!("client_crl \"{}\": {message}", file.escape_debug())),
             }
-        }
+        });
     }
 
     /// The settings; `None` without authorities.

@@ -19,7 +19,7 @@ pub(super) static SITE_COMPRESSION: Section<CompressionSettings> = Section {
 };
 
 const ENCODINGS: Key<CompressionSettings> = Key::texts("encodings", |settings, names, written| {
-    set(&mut settings.encodings, read_encodings(&names, written)?)
+    set(&mut settings.encodings, read_encodings(names, written)?)
 });
 
 const TYPES: Key<CompressionSettings> = Key::texts("types", |settings, types, written| {
@@ -51,35 +51,34 @@ pub(super) fn for_site(server: &CompressionSettings) -> CompressionSettings {
     settings
 }
 
-fn read_encodings(names: &[At<String>], written: &Written<'_>) -> Result<Vec<Encoding>, String> {
+fn read_encodings(names: Vec<At<String>>, written: &Written<'_>) -> Result<Vec<Encoding>, String> {
     if names.is_empty() {
         return Err("an empty list compresses nothing: write compression = false for that".to_owned());
     }
-    let mut encodings = Vec::new();
-    for name in names {
-        let report = |message: &str| {
-            let message = format!("encodings: \"{}\": {message}", name.value.escape_debug());
-            written.document().report(name.line, message);
+    let mut seen = Vec::new();
+    Ok(written.each(names, |name, _| {
+        let mistake = match name.parse() {
+            Ok(encoding) if seen.contains(&encoding) => "is listed twice: remove one",
+            Ok(encoding) => {
+                seen.push(encoding);
+                return Ok(encoding);
+            }
+            Err(message) => message,
         };
-        match name.value.parse() {
-            Ok(encoding) if encodings.contains(&encoding) => report("is listed twice: remove one"),
-            Ok(encoding) => encodings.push(encoding),
-            Err(message) => report(message),
-        }
-    }
-    Ok(encodings)
+        Err(format!("encodings: \"{}\": {mistake}", name.escape_debug()))
+    }))
 }
 
 fn read_types(types: Vec<At<String>>, written: &Written<'_>) -> Vec<String> {
-    for kind in types.iter().filter(|kind| !is_pattern(&kind.value)) {
-        let message = format!(
+    written.each(types, |kind, _| match is_pattern(kind) {
+        true => Ok(kind.to_ascii_lowercase()),
+        false => Err(format!(
             "types: \"{}\": is not a media type without parameters, as in \"text/html\", \"text/*\" or \"application/*+json\"",
-            kind.value.escape_debug()
-        );
-        written.document().report(kind.line, message);
-    }
-    types.into_iter().map(|kind| kind.value.to_ascii_lowercase()).collect()
+            kind.escape_debug()
+        )),
+    })
 }
+
 /// Whether a text is `type/subtype` with one `*` at most, or `*/*`.
 fn is_pattern(text: &str) -> bool {
     if text == "*/*" {

@@ -124,7 +124,7 @@ pub fn load_to_run(path: &Path, warn: impl FnMut(&str)) -> Result<Settings, Conf
 /// The same as for `load_to_run`.
 pub fn load_from(path: &Path, source: &Source, mut warn: impl FnMut(&str)) -> Result<Settings, ConfigErrors> {
     read(path, source, |document| {
-        document.take_lacks().iter().for_each(|line| warn(line))
+        document.take_lacks().iter().for_each(|line| warn(line));
     })
 }
 

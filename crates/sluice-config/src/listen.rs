@@ -65,7 +65,7 @@ pub(super) static LISTEN: Section<Draft> = Section {
             Ok(())
         }),
         Key::texts("proxy_protocol", |listen, texts, written| {
-            let peers = read_peers(&texts, written);
+            let peers = read_peers(texts, written);
             let result = check_proxies(&peers, listen.has_unix());
             listen.proxy_protocol = Some(peers);
             result

@@ -44,22 +44,14 @@ pub(super) fn check_pool(script: &ScriptSettings, table: &Table<'_>) {
 
 /// The paths of PROCTOR requests. Whether they lead to scripts is found when the server runs.
 fn read_paths(paths: Vec<At<String>>, written: &Written<'_>) -> Vec<String> {
-    let document = written.document();
-    let mut read = Vec::new();
-    for path in paths {
-        if !path.value.starts_with('/') || path.value.chars().any(|letter| letter.is_control() || letter == ' ') {
-            document.report(
-                path.line,
-                format!(
-                    "proctor: {:?}: needs a path as clients request it, as in \"/app/warm-up\" or \"/app/load?all\"",
-                    path.value
-                ),
-            );
-            continue;
+    written.each(paths, |path, _| {
+        match path.starts_with('/') && !path.chars().any(|letter| letter.is_control() || letter == ' ') {
+            true => Ok(path.to_owned()),
+            false => Err(format!(
+                "proctor: {path:?}: needs a path as clients request it, as in \"/app/warm-up\" or \"/app/load?all\""
+            )),
         }
-        read.push(path.value);
-    }
-    read
+    })
 }
 
 pub(super) const MAX: Key<Draft> = Key::number(

@@ -143,17 +143,12 @@ fn files(script: &mut Draft) -> &mut PermittedFiles {
 }
 
 fn read_paths(name: &str, paths: Vec<At<String>>, written: &Written<'_>) -> Vec<PathBuf> {
-    let document = written.document();
-    let mut all = Vec::new();
-    for path in paths {
-        if path.value.is_empty() || path.value.contains('\0') {
-            let message = format!("{name}: needs the path of a file or directory, as in \"/srv/wiki\"");
-            document.report(path.line, message);
-        } else {
-            all.push(document.resolve(path.line, &path.value));
-        }
-    }
-    all
+    written.each(paths, |path, line| match path.is_empty() || path.contains('\0') {
+        true => Err(format!(
+            "{name}: needs the path of a file or directory, as in \"/srv/wiki\""
+        )),
+        false => Ok(written.document().resolve(line, path)),
+    })
 }
 
 /// Reports values that do not go together.

@@ -233,17 +233,11 @@ impl<S> Key<S> {
                 written.example()
             ));
         }
-        let mut addresses = Vec::new();
-        for At { value: text, line } in texts {
-            match address(&text, line, written) {
-                Ok(value) => addresses.push(At { value, line }),
-                Err(message) => {
-                    let message = format!("{} \"{}\": {message}", self.name, text.escape_debug());
-                    written.document().report(line, message);
-                }
-            }
-        }
-        Ok(addresses)
+        let read = |text: &str, line| match address(text, line, written) {
+            Ok(value) => Ok(At { value, line }),
+            Err(message) => Err(format!("{} \"{}\": {message}", self.name, text.escape_debug())),
+        };
+        Ok(written.each(texts, read))
     }
 
     fn read_texts(&self, written: &Written<'_>) -> Result<Vec<At<String>>, String> {
@@ -326,7 +320,7 @@ impl<S> Key<S> {
 }
 
 /// An address to listen on; the path of a unix socket is made absolute.
-fn address(text: &str, line: usize, written: &Written<'_>) -> Result<ListenAddress, String> {
+pub(crate) fn address(text: &str, line: usize, written: &Written<'_>) -> Result<ListenAddress, String> {
     let address = match notation::parse_address(text)? {
         ListenAddress::Unix(path) => match Path::to_str(&path) {
             Some(path) => ListenAddress::Unix(written.document().resolve(line, path)),

@@ -143,7 +143,7 @@ pub(super) static SERVER: Section<Server> = Section {
             ],
         ),
         Key::texts("trusted_proxies", |server, texts, written| {
-            set(&mut server.proxies.trusted, read_peers(&texts, written))
+            set(&mut server.proxies.trusted, read_peers(texts, written))
         }),
         Key::choice(
             "forwarded",
@@ -204,13 +204,11 @@ fn parse_dns_server(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Addresses, networks and `unix:`; those that are wrong are reported and left out.
-pub(super) fn read_peers(texts: &[At<String>], written: &Written<'_>) -> Peers {
+pub(super) fn read_peers(texts: Vec<At<String>>, written: &Written<'_>) -> Peers {
     let mut peers = Peers::default();
-    for text in texts {
-        if let Err(message) = peers.add(&text.value) {
-            let message = format!("{}: \"{}\": {message}", written.name, text.value.escape_debug());
-            written.document().report(text.line, message);
-        }
-    }
+    written.each(texts, |text, _| {
+        let added = peers.add(text);
+        added.map_err(|message| format!("{}: \"{}\": {message}", written.name, text.escape_debug()))
+    });
     peers
 }

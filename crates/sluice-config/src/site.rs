@@ -8,15 +8,15 @@ use sluice_settings::{
 
 use super::client_certificates::Authorities;
 use super::compression::{self, SITE_COMPRESSION};
-use super::document::{At, Document};
+use super::document::At;
 use super::key::{ANY, Key, Section, set};
 use super::listen::{Identity, SITE_TLS};
 use super::log::{self, Logs, SITE_LOG};
 use super::pages;
 use super::route::{self, ROUTE};
 use super::route_lint::{ParsedRoute, SiteRoot};
+use super::section::address;
 use super::table::{Table, Written, expect_directory};
-use sluice_settings::notation;
 
 /// The index page of a site that names none.
 pub const INDEX: &str = "index.html";
@@ -82,7 +82,7 @@ pub(super) static SITE: Section<Draft> = Section {
         Key::words("use", |site, names, _| set(&mut site.settings.blocks, names)),
         Key::texts("hosts", |site, names, written| {
             let is_empty = names.is_empty();
-            site.hosts = Some(read_hosts(names, written.document()));
+            site.hosts = Some(read_hosts(names, written));
             if is_empty {
                 return Err("an empty list names no host; leave hosts out for any host".to_owned());
             }
@@ -90,7 +90,7 @@ pub(super) static SITE: Section<Draft> = Section {
         }),
         Key::texts("listen", |site, addresses, written| {
             let is_empty = addresses.is_empty();
-            site.listen = read_addresses(addresses, written.document());
+            site.listen = read_addresses(addresses, written);
             match is_empty {
                 true => Err("an empty list names no address; leave listen out for all addresses".to_owned()),
                 false => Ok(()),
@@ -216,34 +216,22 @@ pub(super) static SITE: Section<Draft> = Section {
 };
 
 /// The addresses of a site; invalid ones are reported and left out.
-fn read_addresses(texts: Vec<At<String>>, document: &Document<'_>) -> Vec<At<ListenAddress>> {
-    let mut addresses = Vec::new();
-    for At { value: text, line } in texts {
-        let resolved = notation::parse_address(&text).map(|address| match address {
-            ListenAddress::Unix(path) => ListenAddress::Unix(document.resolve(line, &path.to_string_lossy())),
-            inet => inet,
-        });
-        match resolved {
-            Ok(value) => addresses.push(At { value, line }),
-            Err(message) => document.report(line, format!("listen \"{}\": {message}", text.escape_debug())),
-        }
-    }
-    addresses
+fn read_addresses(texts: Vec<At<String>>, written: &Written<'_>) -> Vec<At<ListenAddress>> {
+    written.each(texts, |text, line| match address(text, line, written) {
+        Ok(value) => Ok(At { value, line }),
+        Err(message) => Err(format!("listen \"{}\": {message}", text.escape_debug())),
+    })
 }
 
 /// The host names, in lower case; invalid ones are reported and left out.
-fn read_hosts(names: Vec<At<String>>, document: &Document<'_>) -> Vec<At<String>> {
-    let mut hosts = Vec::new();
-    for host in names {
-        match check_host(&host.value) {
-            Ok(()) => hosts.push(At {
-                value: host.value.to_lowercase(),
-                line: host.line,
-            }),
-            Err(message) => document.report(host.line, format!("host \"{}\": {message}", host.value)),
-        }
-    }
-    hosts
+fn read_hosts(names: Vec<At<String>>, written: &Written<'_>) -> Vec<At<String>> {
+    written.each(names, |host, line| match check_host(host) {
+        Ok(()) => Ok(At {
+            value: host.to_lowercase(),
+            line,
+        }),
+        Err(message) => Err(format!("host \"{host}\": {message}")),
+    })
 }
 
 /// The host name of a command line, in lower case. The error says what to write instead.
@@ -289,24 +277,21 @@ fn check_host(host: &str) -> Result<(), String> {
 }
 
 fn read_withheld(names: Vec<At<String>>, written: &Written<'_>) -> Vec<String> {
-    for name in &names {
-        if name.value.is_empty() || name.value.contains('/') || name.value.bytes().all(|byte| byte == b'*') {
-            let message = format!(
-                "withhold \"{}\": must be the name of a file, in which * stands for any text, as in \"*.bak\"",
-                name.value
-            );
-            written.document().report(name.line, message);
+    written.each(names, |name, _| {
+        match name.is_empty() || name.contains('/') || name.bytes().all(|byte| byte == b'*') {
+            true => Err(format!(
+                "withhold \"{name}\": must be the name of a file, in which * stands for any text, as in \"*.bak\""
+            )),
+            false => Ok(name.to_owned()),
         }
-    }
-    names.into_iter().map(|name| name.value).collect()
+    })
 }
 
 fn read_index(names: Vec<At<String>>, written: &Written<'_>) -> Vec<String> {
-    for name in &names {
-        if name.value.is_empty() || name.value.contains('/') || [".", ".."].contains(&name.value.as_str()) {
-            let message = format!("index \"{}\": must be the name of a file in the directory", name.value);
-            written.document().report(name.line, message);
+    written.each(names, |name, _| {
+        match name.contains('/') || ["", ".", ".."].contains(&name) {
+            true => Err(format!("index \"{name}\": must be the name of a file in the directory")),
+            false => Ok(name.to_owned()),
         }
-    }
-    names.into_iter().map(|name| name.value).collect()
+    })
 }

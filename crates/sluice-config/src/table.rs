@@ -133,6 +133,22 @@ impl Written<'_> {
         text_of(self.table.title, self.name).example
     }
 
+    /// Reads each item of a list; `read` gets it with its line. A message about one is reported on its line, and the item is left out.
+    pub(crate) fn each<T>(
+        &self,
+        items: Vec<At<String>>,
+        mut read: impl FnMut(&str, usize) -> Result<T, String>,
+    ) -> Vec<T> {
+        let mut all = Vec::new();
+        for At { value, line } in items {
+            match read(&value, line) {
+                Ok(item) => all.push(item),
+                Err(message) => self.document().report(line, message),
+            }
+        }
+        all
+    }
+
     /// A value with this line.
     pub(crate) fn at<T>(&self, value: T) -> At<T> {
         At { value, line: self.line }

@@ -59,14 +59,10 @@ pub(super) static OWNERS: Section<OwnerSettings> = Section {
             |owners, least| owners.uid_min = u32::try_from(least).unwrap_or(u32::MAX),
         ),
         Key::texts("directories", |owners, paths, written| {
-            let document = written.document();
-            for path in paths {
-                if path.value.is_empty() {
-                    document.report(path.line, "directories: needs paths, as in \"/home\"");
-                } else {
-                    owners.directories.push(document.resolve(path.line, &path.value));
-                }
-            }
+            owners.directories = written.each(paths, |path, line| match path {
+                "" => Err("directories: needs paths, as in \"/home\"".to_owned()),
+                path => Ok(written.document().resolve(line, path)),
+            });
             Ok(())
         }),
     ],

@@ -115,11 +115,8 @@ fn read_environment(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> 
 }
 
 fn read_inherit(names: Vec<At<String>>, written: &Written<'_>) -> Vec<String> {
-    for name in &names {
-        if let Err(message) = check_inherited(&name.value) {
-            let message = format!("inherit: {:?}: {message}", name.value);
-            written.document().report(name.line, message);
-        }
-    }
-    names.into_iter().map(|name| name.value).collect()
+    written.each(names, |name, _| match check_inherited(name) {
+        Ok(()) => Ok(name.to_owned()),
+        Err(message) => Err(format!("inherit: {name:?}: {message}")),
+    })
 }

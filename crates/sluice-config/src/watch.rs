@@ -15,28 +15,18 @@ pub(super) const WATCH: Key<Draft> = Key::texts("watch", |script, paths, written
 /// Files and directories, which must exist.
 fn read_watch(paths: Vec<At<String>>, written: &Written<'_>) -> Vec<PathBuf> {
     let document = written.document();
-    let mut watched = Vec::new();
-    for path in paths {
-        if path.value.is_empty() || path.value.contains('\0') {
-            document.report(
-                path.line,
-                "watch: needs the path of a file or directory, as in \"lib\"".to_owned(),
-            );
-            continue;
+    written.each(paths, |path, line| {
+        if path.is_empty() || path.contains('\0') {
+            return Err("watch: needs the path of a file or directory, as in \"lib\"".to_owned());
         }
-        let file = document.resolve(path.line, &path.value);
+        let file = document.resolve(line, path);
+        let shown = file.display();
         match (document.inspect)(&file) {
-            FileKind::Missing(reason) => {
-                let message = format!(
-                    "watch: no file or directory {} ({reason}): create it or fix the path",
-                    file.display()
-                );
-                document.report(path.line, message);
-            }
-            FileKind::Denied(reason) => document.report(path.line, format!("watch: {}: {reason}", file.display())),
-            FileKind::Directory | FileKind::Program | FileKind::File | FileKind::Other => {}
+            FileKind::Missing(reason) => Err(format!(
+                "watch: no file or directory {shown} ({reason}): create it or fix the path"
+            )),
+            FileKind::Denied(reason) => Err(format!("watch: {shown}: {reason}")),
+            FileKind::Directory | FileKind::Program | FileKind::File | FileKind::Other => Ok(file),
         }
-        watched.push(file);
-    }
-    watched
+    })
 }
