@@ -76,7 +76,7 @@ pub fn addresses(settings: &Settings) -> String {
 
 /// One line for `check`: `sluice.toml: ok: 2 sites, 5 routes, 1 address`.
 pub fn summary(file: &Path, settings: &Settings) -> String {
-    let routes = settings.sites.iter().map(|site| site.routes.len()).sum();
+    let routes = settings.routes().count();
     let included = settings.config_files.len().saturating_sub(1);
     let mut parts = vec![
         count(settings.sites.len(), "site", "sites"),

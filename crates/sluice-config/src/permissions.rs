@@ -81,7 +81,7 @@ pub fn unusable(settings: &Settings, users: &ServerUsers) -> Vec<String> {
 pub fn script_warnings(settings: &Settings, users: &ServerUsers) -> Vec<String> {
     let mut warnings = BTreeSet::new();
     let mut reached = OthersFiles::default();
-    for (route, script) in scripts(settings) {
+    for (route, script) in settings.scripts() {
         let Some(user) = user_of(script, &users.server) else {
             continue;
         };
@@ -130,11 +130,6 @@ fn user_of(script: &ScriptSettings, server: &Subject) -> Option<Subject> {
     }
 }
 
-fn scripts(settings: &Settings) -> impl Iterator<Item = (&RouteSettings, &ScriptSettings)> {
-    let routes = settings.sites.iter().flat_map(|site| &site.routes);
-    routes.filter_map(|route| Some((route, route.action.script()?)))
-}
-
 fn identities(settings: &Settings) -> impl Iterator<Item = &IdentitySettings> {
     let of_addresses = settings.listen.iter().filter_map(|listen| listen.tls.as_ref());
     let of_sites = settings.sites.iter().filter_map(|site| site.identity.as_ref());
@@ -164,7 +159,7 @@ struct Reached {
 impl OthersFiles {
     /// Adds the scripts of other routes that those of a route reach.
     fn add(&mut self, settings: &Settings, route: &RouteSettings, user: &Subject, users: &ServerUsers) {
-        for (other, script) in scripts(settings) {
+        for (other, script) in settings.scripts() {
             let Some(owner) = user_of(script, &users.server) else {
                 continue;
             };

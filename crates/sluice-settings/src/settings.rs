@@ -114,10 +114,14 @@ impl Settings {
         }
     }
 
-    /// The settings of scripts, of all routes.
-    pub fn scripts(&self) -> impl Iterator<Item = &ScriptSettings> {
-        let routes = self.sites.iter().flat_map(|site| &site.routes);
-        routes.filter_map(|route| route.action.script())
+    /// The routes of all sites.
+    pub fn routes(&self) -> impl Iterator<Item = &RouteSettings> {
+        self.sites.iter().flat_map(|site| &site.routes)
+    }
+
+    /// The routes that run scripts, also those among files, with how these run.
+    pub fn scripts(&self) -> impl Iterator<Item = (&RouteSettings, &ScriptSettings)> {
+        self.routes().filter_map(|route| Some((route, route.action.script()?)))
     }
 
     /// The settings of scripts, of all routes, to be changed.
