@@ -82,7 +82,7 @@ struct Report {
     permits_owners: std::cell::Cell<bool>,
 }
 
-/// What a server starts without.
+/// A reason for which a server starts without a part of its configuration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lack {
     /// A program or directory that does not exist.

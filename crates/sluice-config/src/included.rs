@@ -62,7 +62,7 @@ pub(super) fn read(root: &mut Root, main: &Document<'_>, main_blocks: &Blocks<'_
         .filter_map(|document| {
             let mut table = syntax::parse(document)?;
             let blocks = Blocks::replace(&mut table, document, Some(main_blocks));
-            root.warnings.extend(blocks.unused(document));
+            root.settings.warnings.extend(blocks.unused(document));
             Some((document, table))
         })
         .collect();
@@ -83,7 +83,7 @@ pub(super) fn read(root: &mut Root, main: &Document<'_>, main_blocks: &Blocks<'_
         find_site(root, table);
         INCLUDED.read_key("route", table, root);
     }
-    root.included_files = texts.into_iter().map(|(file, _)| file.path).collect();
+    root.settings.config_files = texts.into_iter().map(|(file, _)| file.path).collect();
 }
 
 /// The text of a file. `None` if it cannot be read; that has been reported.

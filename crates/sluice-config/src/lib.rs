@@ -170,7 +170,7 @@ fn interpret(document: Document<'_>, look_at: impl FnOnce(&Document<'_>)) -> Res
     let blocks = Blocks::replace(&mut table, &document, None);
     let mut root = Root::read(&document, &table);
     included::read(&mut root, &document, &blocks);
-    root.warnings.extend(blocks.unused(&document));
+    root.settings.warnings.extend(blocks.unused(&document));
     let settings = root.finish(&document);
     look_at(&document);
     document.finish(settings)

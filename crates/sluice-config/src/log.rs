@@ -1,8 +1,8 @@
 //! `[log]` and `[site.log]`: access logs, and the server log.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use sluice_settings::{AccessLog, LogFormat, LogLevel, LogTarget, ServerLog, SiteSettings};
+use sluice_settings::{AccessLog, LogFormat, LogLevel, LogTarget, ServerLog, Settings};
 
 use super::document::{At, Document};
 use super::file_kind::FileKind;
@@ -16,10 +16,10 @@ const ROTATION: [&str; 3] = ["rotate", "rotate_size", "keep"];
 /// `[log]` or `[site.log]` while it is read.
 pub(super) struct Logs {
     pub(super) access: AccessLog,
-    /// The settings of the server log, which only `[log]` has.
-    server: ServerLog,
+    /// The server log, which only `[log]` has.
+    pub(super) server: ServerLog,
     /// The key `diagnostics` as in the file.
-    diagnostics: Option<At<String>>,
+    pub(super) diagnostics: Option<At<String>>,
 }
 
 impl Logs {
@@ -31,42 +31,17 @@ impl Logs {
             diagnostics: None,
         }
     }
-
-    /// Completes the server log: it is rotated as the access log is.
-    pub(super) fn finish(self) -> (AccessLog, OwnLog) {
-        let settings = ServerLog {
-            rotation: self.access.rotation.clone(),
-            ..self.server
-        };
-        let own = OwnLog {
-            settings,
-            diagnostics: self.diagnostics,
-        };
-        (self.access, own)
-    }
 }
 
-/// The server log as read.
-#[derive(Default)]
-pub(super) struct OwnLog {
-    pub(super) settings: ServerLog,
-    /// The key `diagnostics` as in the file.
-    diagnostics: Option<At<String>>,
-}
-
-impl OwnLog {
-    pub(super) fn file(&self) -> Option<&PathBuf> {
-        self.settings.file.as_ref()
-    }
-
-    /// Reports that an access log has the same file, because each would rotate it without the other.
-    pub(super) fn check(&self, access: &AccessLog, sites: &[SiteSettings], document: &Document<'_>) {
-        let mut logs = sites.iter().filter_map(|site| site.log.as_ref()).chain([access]);
-        let is_shared = logs.any(|log| matches!(&log.target, LogTarget::File(file) if Some(file) == self.file()));
-        if let Some(key) = self.diagnostics.as_ref().filter(|_| is_shared) {
-            let message = format!("{}: is the file of an access log: name another", key.value);
-            document.report(key.line, message);
-        }
+/// Reports that the server log has the file of an access log, because each would rotate it without the other. `key` names the file.
+pub(super) fn check_diagnostics(key: Option<At<String>>, settings: &Settings, document: &Document<'_>) {
+    let of_sites = settings.sites.iter().filter_map(|site| site.log.as_ref());
+    let mut logs = of_sites.chain([&settings.access_log]);
+    let own = settings.server_log.file.as_ref();
+    let is_shared = logs.any(|log| matches!(&log.target, LogTarget::File(file) if Some(file) == own));
+    if let Some(key) = key.filter(|_| is_shared) {
+        let message = format!("{}: is the file of an access log: name another", key.value);
+        document.report(key.line, message);
     }
 }
 

@@ -18,9 +18,15 @@ use super::table::{Table, Written};
 use sluice_settings::notation;
 
 impl<S> Section<S> {
-    /// Reads a table into `settings`, the defaults, key by key in the order of the section's list: a setter can rely on the keys above
-    /// its own.
+    /// Reads a table, key by key in the order of the section's list: a setter can rely on the keys above its own. `settings` are the
+    /// defaults.
     pub(crate) fn read(&'static self, table: &Table<'_>, mut settings: S) -> S {
+        self.fill(table, &mut settings);
+        settings
+    }
+
+    /// Reads a table as `read` does, into `settings`.
+    pub(crate) fn fill(&'static self, table: &Table<'_>, settings: &mut S) {
         let document = table.document;
         for key in table.values.keys() {
             if !self.keys.iter().any(|known| known.name == key.get_ref()) {
@@ -29,9 +35,8 @@ impl<S> Section<S> {
             }
         }
         for key in self.keys {
-            key.read(table, &mut settings);
+            key.read(table, settings);
         }
-        settings
     }
 
     /// Reads one key of a table into `settings`.

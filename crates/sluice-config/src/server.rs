@@ -2,93 +2,31 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 
 use sluice_settings::address::UNIX_PATH_BYTES_MAX;
 use sluice_settings::{
-    ControlSocket, DnsSettings, ForwardedField, OwnerSettings, Peers, ProxySettings, StateDirectory, UnknownHosts,
-    UserSettings, WatchSettings,
+    ControlSocket, DnsSettings, ForwardedField, OwnerSettings, Peers, Settings, StateDirectory, UnknownHosts,
 };
 
-use super::document::{At, Document};
+use super::document::At;
 use super::key::{Key, Section, between, set};
 use super::section::to_usize;
 use super::server_watch::SERVER_WATCH;
-use super::sites::Sites;
 use super::table::{Table, Written, require_directory};
 use super::users::{OWNERS, check_owners, parse_user};
 
 /// The port of name servers.
 const DNS_PORT: u16 = 53;
 
-/// `[server]` while it is read.
-pub(super) struct Server {
-    pub(super) workers: NonZeroUsize,
-    pub(super) spool_directory: Option<PathBuf>,
-    pub(super) state_directory: StateDirectory,
-    pub(super) proxies: ProxySettings,
-    pub(super) core_dumps: bool,
-    pub(super) control: ControlSocket,
-    pub(super) watch: WatchSettings,
-    pub(super) users: UserSettings,
-    dns: DnsSettings,
-    is_dns_on: bool,
-    pub(super) unknown_hosts: UnknownHosts,
-    /// The key `unknown_hosts` as in the file.
-    unknown_hosts_key: Option<At<String>>,
-}
-
-impl Server {
-    pub(super) fn new() -> Server {
-        Server {
-            workers: default_workers(),
-            spool_directory: None,
-            state_directory: StateDirectory::Usual,
-            proxies: ProxySettings::default(),
-            core_dumps: false,
-            control: ControlSocket::Usual,
-            watch: WatchSettings::default(),
-            users: UserSettings::default(),
-            dns: DnsSettings {
-                timeout: DnsSettings::TIMEOUT,
-                server: None,
-            },
-            is_dns_on: false,
-            unknown_hosts: UnknownHosts::Serve,
-            unknown_hosts_key: None,
-        }
+/// Reports keys that have no effect, because another key is absent or the program cannot do what they say.
+pub(super) fn check(table: &Table<'_>) {
+    if !table.has("trusted_proxies") {
+        table.refuse("forwarded", "no proxy is trusted: add trusted_proxies, or remove this");
     }
-
-    /// Completes the section. Reports keys that have no effect, because another key is absent or the program cannot do what they
-    /// say.
-    pub(super) fn finish(self, table: &Table<'_>) -> Server {
-        if !table.has("trusted_proxies") {
-            table.refuse("forwarded", "no proxy is trusted: add trusted_proxies, or remove this");
+    if !table.has("dns_lookup") {
+        for name in ["dns_timeout", "dns_server"] {
+            table.refuse(name, "needs dns_lookup = true: add it, or remove this");
         }
-        if !table.has("dns_lookup") {
-            for name in ["dns_timeout", "dns_server"] {
-                table.refuse(name, "needs dns_lookup = true: add it, or remove this");
-            }
-        }
-        Server {
-            unknown_hosts_key: table.written("unknown_hosts").map(|written| written.shown()),
-            ..self
-        }
-    }
-
-    /// Reports that unknown hosts are refused where a site serves them.
-    pub(super) fn check_hosts(&self, sites: &Sites, document: &Document<'_>) {
-        if let (UnknownHosts::Refuse, Some(key), Some(line)) =
-            (&self.unknown_hosts, &self.unknown_hosts_key, sites.any_host_line())
-        {
-            let message = "the site without hosts serves any host: give it hosts = [\"example.org\"]";
-            document.report(line, format!("{}: {message}", key.value));
-        }
-    }
-
-    /// How clients' names are looked up; `None` if they are not.
-    pub(super) fn dns(&self) -> Option<DnsSettings> {
-        self.is_dns_on.then(|| self.dns.clone())
     }
 }
 
@@ -97,38 +35,38 @@ pub fn default_workers() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-pub(super) static SERVER: Section<Server> = Section {
+pub(super) static SERVER: Section<Settings> = Section {
     title: "[server]",
     keys: &[
-        Key::text("user", |server, text, _| {
-            set(&mut server.users.server, parse_user(&text)?)
+        Key::text("user", |settings, text, _| {
+            set(&mut settings.users.server, parse_user(&text)?)
         }),
-        Key::text("script_user", |server, text, _| {
-            set(&mut server.users.scripts, parse_user(&text)?)
+        Key::text("script_user", |settings, text, _| {
+            set(&mut settings.users.scripts, parse_user(&text)?)
         }),
-        Key::table("script_owners", &OWNERS, |server, table| {
+        Key::table("script_owners", &OWNERS, |settings, table| {
             let owners = OWNERS.read(table, OwnerSettings::default());
             check_owners(&owners, table);
             table.document.permit_owners();
-            server.users.owners = Some(owners);
+            settings.users.owners = Some(owners);
         }),
         Key::number(
             "workers",
             "threads",
             between(1, 1024, "the server is designed for one per processor"),
-            |server, workers| {
-                server.workers = NonZeroUsize::new(to_usize(workers)).unwrap_or(NonZeroUsize::MIN);
+            |settings, workers| {
+                settings.workers = NonZeroUsize::new(to_usize(workers)).unwrap_or(NonZeroUsize::MIN);
             },
         ),
-        Key::path("spool_directory", |server, path, written| {
+        Key::path("spool_directory", |settings, path, written| {
             require_directory(written.document(), written.name, &written.at(path.clone()));
-            server.spool_directory = Some(path);
+            settings.spool_directory = Some(path);
             Ok(())
         }),
         Key::word_or_path(
             "state_directory",
-            &[("off", |server| server.state_directory = StateDirectory::Off)],
-            |server, path, _| set(&mut server.state_directory, StateDirectory::Path(path)),
+            &[("off", |settings| settings.state_directory = StateDirectory::Off)],
+            |settings, path, _| set(&mut settings.state_directory, StateDirectory::Path(path)),
         ),
         Key::path("sdk", |_, path, written| {
             require_directory(written.document(), written.name, &written.at(path.clone()));
@@ -138,38 +76,45 @@ pub(super) static SERVER: Section<Server> = Section {
         Key::choice(
             "unknown_hosts",
             &[
-                ("serve", |server| server.unknown_hosts = UnknownHosts::Serve),
-                ("refuse", |server| server.unknown_hosts = UnknownHosts::Refuse),
+                ("serve", |settings| settings.unknown_hosts = UnknownHosts::Serve),
+                ("refuse", |settings| settings.unknown_hosts = UnknownHosts::Refuse),
             ],
         ),
-        Key::texts("trusted_proxies", |server, texts, written| {
-            set(&mut server.proxies.trusted, read_peers(texts, written))
+        Key::texts("trusted_proxies", |settings, texts, written| {
+            set(&mut settings.proxies.trusted, read_peers(texts, written))
         }),
         Key::choice(
             "forwarded",
             &[
-                ("x-forwarded-for", |server| {
-                    server.proxies.forwarded = ForwardedField::XForwardedFor;
+                ("x-forwarded-for", |settings| {
+                    settings.proxies.forwarded = ForwardedField::XForwardedFor;
                 }),
-                ("forwarded", |server| {
-                    server.proxies.forwarded = ForwardedField::Forwarded;
+                ("forwarded", |settings| {
+                    settings.proxies.forwarded = ForwardedField::Forwarded;
                 }),
             ],
         ),
-        Key::flag("dns_lookup", |server, is_on| server.is_dns_on = is_on),
+        Key::flag("dns_lookup", |settings, is_on| {
+            settings.dns = is_on.then_some(DnsSettings {
+                timeout: DnsSettings::TIMEOUT,
+                server: None,
+            });
+        }),
         Key::duration(
             "dns_timeout",
             between(0, 5000, "a lookup ends after that time"),
-            |server, timeout| server.dns.timeout = timeout,
+            |settings, timeout| settings.dns.iter_mut().for_each(|dns| dns.timeout = timeout),
         ),
-        Key::text("dns_server", |server, text, _| {
-            set(&mut server.dns.server, parse_dns_server(&text)?)
+        Key::text("dns_server", |settings, text, _| {
+            let server = parse_dns_server(&text)?;
+            settings.dns.iter_mut().for_each(|dns| dns.server = Some(server));
+            Ok(())
         }),
-        Key::flag("core_dumps", |server, is_on| server.core_dumps = is_on),
+        Key::flag("core_dumps", |settings, is_on| settings.core_dumps = is_on),
         Key::word_or_path(
             "control",
-            &[("off", |server| server.control = ControlSocket::Off)],
-            |server, path, written| {
+            &[("off", |settings| settings.control = ControlSocket::Off)],
+            |settings, path, written| {
                 if let Some(word) = written.value.as_str()
                     && ["on", "yes", "true", "default", "auto"].contains(&word)
                 {
@@ -184,12 +129,12 @@ pub(super) static SERVER: Section<Server> = Section {
                         "has {bytes} bytes, but the path of a socket may have {UNIX_PATH_BYTES_MAX}: choose a shorter one"
                     ));
                 }
-                server.control = ControlSocket::Path(path);
+                settings.control = ControlSocket::Path(path);
                 Ok(())
             },
         ),
-        Key::table("watch", &SERVER_WATCH, |server, table| {
-            server.watch = SERVER_WATCH.read(table, server.watch.clone());
+        Key::table("watch", &SERVER_WATCH, |settings, table| {
+            SERVER_WATCH.fill(table, &mut settings.watch);
         }),
     ],
 };
