@@ -29,11 +29,10 @@ pub(super) static INCLUDED: Section<Root> = Section {
         }),
         root::SITE_KEY,
         Key::tables("route", &ROUTE, |root, table| {
-            let route = ROUTE.read(table, {
-                let site = root.route_site.map(|number| root.sites.root_of(number));
-                let path = root.route_site.and_then(|number| root.sites.root_path_of(number));
-                route::Draft::new(site.unwrap_or(SiteRoot::Absent), path, table)
-            });
+            let site = root.route_site.map(|number| root.sites.site(number));
+            let path = site.and_then(|site| site.settings.root.as_deref());
+            let site_root = site.map_or(SiteRoot::Absent, |site| site.root);
+            let route = ROUTE.read(table, route::Draft::new(site_root, path, table));
             if let Some(number) = root.route_site {
                 root.sites.add_route(number, route, table);
             }

@@ -73,6 +73,13 @@ impl Draft {
             lacks_before: table.document.lacks(),
         }
     }
+
+    /// Adds a route after the others.
+    pub(super) fn add_route(&mut self, route: route::Draft, table: &Table<'_>) {
+        let (settings, parsed) = route.finish(&self.settings.compression, table);
+        self.settings.routes.extend(settings);
+        self.parsed_routes.push(parsed);
+    }
 }
 
 pub(super) static SITE: Section<Draft> = Section {
@@ -208,9 +215,7 @@ pub(super) static SITE: Section<Draft> = Section {
                 table,
                 route::Draft::new(site.root, site.settings.root.as_deref(), table),
             );
-            let (settings, parsed) = route.finish(&site.settings.compression, table);
-            site.settings.routes.extend(settings);
-            site.parsed_routes.push(parsed);
+            site.add_route(route, table);
         }),
     ],
 };
