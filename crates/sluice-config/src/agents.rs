@@ -77,7 +77,7 @@ fn take(agent: &mut AgentDraft, text: String, written: &Written<'_>) -> Result<(
 /// Takes a setting that is a file, which must exist.
 fn take_path(agent: &mut AgentDraft, path: &Path, written: &Written<'_>) -> Result<(), String> {
     let text = path.to_str().map(str::to_owned);
-    if let FileKind::Missing(reason) | FileKind::Denied(reason) = (written.document().inspect)(path) {
+    if let FileKind::Missing(reason) | FileKind::Denied(reason) = written.document().files.kind(path) {
         let message = format!("{}: {}: {reason}", written.name, path.display());
         written.document().report_missing(written.line, message);
     }
@@ -183,8 +183,7 @@ fn check_service(agent: &AgentDraft, line: usize, document: &Document<'_>) {
         Some(directory) => vec![directory.clone()],
         None => PAM_DIRECTORIES.iter().map(PathBuf::from).collect(),
     };
-    let inspect = document.inspect;
-    let is_missing = |directory: &PathBuf| matches!(inspect(&directory.join(service)), FileKind::Missing(_));
+    let is_missing = |directory: &PathBuf| document.is_missing(&directory.join(service));
     if directories.iter().all(is_missing) {
         let message = format!(
             "pam: the service \"{service}\" has no file ({}): write one, with a line as \"auth required pam_unix.so\" and one as \"account required \

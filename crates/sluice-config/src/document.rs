@@ -4,20 +4,15 @@
 //! numbered in one sequence, so that a line alone says which file it belongs to.
 
 use std::cell::RefCell;
-use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-
-use sluice_script::program::python_modules::module_directories;
-use sluice_settings::EngineSettings;
-use sluice_settings::source::Source;
 
 use super::block_places::BlockPlaces;
 use super::description::Described;
 use super::file_kind::FileKind;
 use super::mistake::{ConfigErrors, Mistake};
-use super::source_files::{SourceFiles, missing_engines, read_module};
+use super::source_files::Files;
 
 /// Mistakes reported at once; the rest are only counted.
 const MISTAKES_SHOWN_MAX: usize = 20;
@@ -35,36 +30,14 @@ pub(crate) struct Document<'a> {
     pub(crate) text: &'a str,
     /// Directory of the file, absolute: relative paths in the file start there.
     pub(crate) directory: &'a Path,
-    /// Says what is at a path; tests substitute a file system of their own.
-    pub(crate) inspect: &'a dyn Fn(&Path) -> FileKind,
-    /// Names the engines of a route that cannot be started, a line for each.
-    pub(crate) missing_engines: &'a dyn Fn(&EngineSettings) -> Vec<String>,
-    /// Lists the directories of installed modules for an application in Python.
-    pub(crate) module_directories: &'a dyn Fn(&EngineSettings) -> Vec<PathBuf>,
-    /// Reads the text of a module in Python; `None` if that is not possible.
-    pub(crate) read_module: &'a dyn Fn(&Path) -> Option<String>,
-    /// Reads a template that the configuration names. The error is a reason that follows the path: `cannot be read: …`.
-    pub(crate) read_template: &'a dyn Fn(&Path) -> Result<String, String>,
-    /// Reads a directory and the files that a configuration includes.
-    pub(crate) included: &'a dyn IncludedFiles,
+    /// The files that the configuration names; tests have files of their own.
+    pub(crate) files: &'a dyn Files,
     /// The number of the line before the first one of this file: 0 for the main file. It stands for the file as a whole.
     pub(crate) whole: usize,
     /// The main file, for an included one.
     main: Option<&'a Document<'a>>,
-    source: &'a Source,
     report: Rc<Report>,
 }
-
-/// Access to included files; tests have files of their own.
-pub(crate) trait IncludedFiles {
-    /// The names in a directory.
-    fn names(&self, directory: &Path) -> io::Result<Vec<String>>;
-    /// The content of a configuration file. The error is a reason that follows the path.
-    fn read(&self, file: &Path) -> Result<Vec<u8>, String>;
-}
-
-/// The real file system, for documents that no source is named for.
-static DISK: SourceFiles = SourceFiles(Source::DISK);
 
 /// The findings and facts that the files of a configuration share.
 #[derive(Default)]
@@ -114,22 +87,22 @@ pub(crate) struct At<T> {
 }
 
 impl<'a> Document<'a> {
-    /// The main file, without any mistakes yet, on the real file system.
-    pub(crate) fn new(keys: &'static dyn Described, name: &'a str, text: &'a str, directory: &'a Path) -> Self {
+    /// The main file, without any mistakes yet.
+    pub(crate) fn new(
+        keys: &'static dyn Described,
+        name: &'a str,
+        text: &'a str,
+        directory: &'a Path,
+        files: &'a dyn Files,
+    ) -> Self {
         let report = Rc::<Report>::default();
         Document {
             name,
             keys,
             text,
             directory,
-            inspect: &FileKind::at,
-            missing_engines: &missing_engines,
-            module_directories: &module_directories,
-            read_module: &read_module,
-            read_template: &|path| DISK.read_template(path),
-            included: &DISK,
+            files,
             main: None,
-            source: &DISK.0,
             whole: report.add(name, text, directory),
             report,
         }
@@ -155,50 +128,9 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The same document, whose files are those of a source.
-    pub(super) fn reading(
-        self,
-        inspect: &'a dyn Fn(&Path) -> FileKind,
-        read_template: &'a dyn Fn(&Path) -> Result<String, String>,
-        files: &'a SourceFiles,
-    ) -> Self {
-        Document {
-            inspect,
-            read_template,
-            included: files,
-            source: &files.0,
-            ..self
-        }
-    }
-
-    /// Where the files are read.
-    pub(super) fn source(&self) -> Source {
-        self.source.clone()
-    }
-
-    /// The same document on a file system that consists of these two functions and these included files.
-    #[cfg(test)]
-    pub(crate) fn on(
-        self,
-        inspect: &'a dyn Fn(&Path) -> FileKind,
-        read_template: &'a dyn Fn(&Path) -> Result<String, String>,
-        included: &'a dyn IncludedFiles,
-    ) -> Self {
-        Document {
-            inspect,
-            missing_engines: &|engines| match &engines.sdk {
-                Some(sdk) if sdk.ends_with("missing") => vec!["the engine is missing".to_owned()],
-                _ => Vec::new(),
-            },
-            module_directories: &|engines| match &engines.virtualenv {
-                Some(virtualenv) => vec![virtualenv.join("modules")],
-                None => Vec::new(),
-            },
-            read_module: &|path| path.ends_with("asgi.py").then(|| "app = FastAPI()\n".to_owned()),
-            read_template,
-            included,
-            ..self
-        }
+    /// Whether nothing is at a path.
+    pub(crate) fn is_missing(&self, path: &Path) -> bool {
+        matches!(self.files.kind(path), FileKind::Missing(_))
     }
 
     /// The directory of the engines, if the configuration has named it.
@@ -270,7 +202,7 @@ impl<'a> Document<'a> {
     /// Records a fault of a file that only one site or route needs. A start goes on, and does `instead` of it; otherwise it is a mistake.
     pub(crate) fn report_fault(&self, line: usize, message: &str, instead: &str) {
         let origin = self.origin(line);
-        let is_tolerated = self.source.tolerate(&format!("{origin}: {message}"), || {
+        let is_tolerated = self.files.source().tolerate(&format!("{origin}: {message}"), || {
             format!("{origin}: {message}; {instead}")
         });
         if !is_tolerated {
@@ -280,7 +212,7 @@ impl<'a> Document<'a> {
 
     /// Whether a server starts, which goes on without the files that only one site or route needs.
     pub(crate) fn is_start(&self) -> bool {
-        self.source.is_tolerant()
+        self.files.source().is_tolerant()
     }
 
     /// The places of the blocks of all files.
@@ -439,11 +371,21 @@ fn line_in(text: &[u8], offset: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use sluice_settings::source::Source;
+
+    use super::super::file_kind::FileKind;
     use super::super::root::ROOT;
+    use super::super::source_files::SourceFiles;
     use super::*;
 
     fn document(text: &str) -> Document<'_> {
-        Document::new(&ROOT, "sluice.toml", text, Path::new("/etc/sluice"))
+        Document::new(
+            &ROOT,
+            "sluice.toml",
+            text,
+            Path::new("/etc/sluice"),
+            &SourceFiles(Source::DISK),
+        )
     }
 
     #[test]

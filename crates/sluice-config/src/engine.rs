@@ -191,7 +191,7 @@ fn read_program(program: &str, document: &Document<'_>, line: usize, key: &str) 
     }
     let path = document.resolve(line, program);
     let shown = path.display();
-    match (document.inspect)(&path) {
+    match document.files.kind(&path) {
         FileKind::Program | FileKind::Missing(_) | FileKind::Denied(_) => {}
         FileKind::File => document.report(line, format!("{key}: {shown} has no execute bit: chmod +x it")),
         FileKind::Directory | FileKind::Other => {
@@ -277,18 +277,17 @@ pub(super) fn check_app(script: &ScriptSettings, directory: &Path, app: &str, ta
     let Some(engine) = &script.engines.engine else {
         return;
     };
-    let inspect = table.document.inspect;
     let message = match engine {
         _ if foreign_app(engine, app).is_some() => foreign_app(engine, app),
         Engine::Python if !app.contains(':') => Some(format!(
             "names the module and what is called in it: write app = \"{}:app\"",
-            module_of(directory, app, inspect)
+            module_of(directory, app, table.document)
         )),
         Engine::Python if is_file_name(app) => {
             let (file, called) = app.split_once(':').unwrap_or((app, "app"));
             Some(format!(
                 "names a module, as import does, and no file: write app = \"{}:{called}\"",
-                module_of(directory, file, inspect)
+                module_of(directory, file, table.document)
             ))
         }
         Engine::Perl | Engine::Php if app.contains(':') => Some(format!(
@@ -306,12 +305,12 @@ pub(super) fn check_app(script: &ScriptSettings, directory: &Path, app: &str, ta
     }
     let files = engine.app_files(directory, app);
     let installed = match engine {
-        Engine::Python => (table.document.module_directories)(&script.engines),
+        Engine::Python => table.document.files.module_directories(&script.engines),
         _ => Vec::new(),
     };
     let all_files = files.iter().cloned();
     let all_files = all_files.chain(installed.iter().flat_map(|directory| module_files(directory, app)));
-    let is_there = |file: &PathBuf| !matches!(inspect(file), FileKind::Missing(_));
+    let is_there = |file: &PathBuf| !table.document.is_missing(file);
     let Some(file) = all_files.into_iter().find(is_there) else {
         let shown: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
         let elsewhere = if installed.is_empty() {
@@ -328,7 +327,12 @@ pub(super) fn check_app(script: &ScriptSettings, directory: &Path, app: &str, ta
     let Some((module, called)) = app.split_once(':').filter(|_| *engine == Engine::Python) else {
         return;
     };
-    if (table.document.read_module)(&file).is_some_and(|text| is_asgi(&text, called)) {
+    if table
+        .document
+        .files
+        .read_module(&file)
+        .is_some_and(|text| is_asgi(&text, called))
+    {
         let message = format!(
             "{called} is an ASGI application, and the engine runs WSGI: wrap it by a2wsgi (pip install a2wsgi), in a module wsgi.py: from a2wsgi import \
              ASGIMiddleware; from {module} import {called} as asgi; app = ASGIMiddleware(asgi), and write app = \"wsgi:app\""
@@ -358,12 +362,12 @@ fn is_file_name(app: &str) -> bool {
 
 /// The module that a file name probably means. The name of the directory itself, which is often written before it, is left out if the
 /// module is there without it.
-fn module_of(directory: &Path, file: &str, inspect: &dyn Fn(&Path) -> FileKind) -> String {
+fn module_of(directory: &Path, file: &str, document: &Document<'_>) -> String {
     let name = file.trim_end_matches(".py").trim_start_matches("./");
     let last = name.rsplit('/').next().unwrap_or(name);
     let is_there = |name: &str| {
         let files = Engine::Python.app_files(directory, &name.replace('/', "."));
-        files.iter().any(|file| !matches!(inspect(file), FileKind::Missing(_)))
+        files.iter().any(|file| !document.is_missing(file))
     };
     let name = if !is_there(name) && is_there(last) { last } else { name };
     name.replace('/', ".")
@@ -372,7 +376,7 @@ fn module_of(directory: &Path, file: &str, inspect: &dyn Fn(&Path) -> FileKind) 
 /// Reports engines that cannot be started, at the line of their key: a mistake for `check`, but a server starts without them.
 pub(super) fn report_missing_engines(script: &ScriptSettings, document: &Document<'_>, line: usize) {
     if script.mode.has_engine() {
-        for missing in (document.missing_engines)(&script.engines) {
+        for missing in document.files.missing_engines(&script.engines) {
             document.report_missing(line, missing);
         }
     }

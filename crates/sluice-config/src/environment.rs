@@ -20,10 +20,12 @@ pub(super) fn substitute(table: &mut DeTable<'_>, document: &Document<'_>) {
 fn replace_in(value: &mut Spanned<DeValue<'_>>, document: &Document<'_>) {
     let line = document.line(value.span().start);
     match value.as_mut() {
-        DeValue::String(text) if text.contains("${") => match expand(text, &|name| document.source().variable(name)) {
-            Ok(expanded) => *text = Cow::Owned(expanded),
-            Err(message) => document.report(line, message),
-        },
+        DeValue::String(text) if text.contains("${") => {
+            match expand(text, &|name| document.files.source().variable(name)) {
+                Ok(expanded) => *text = Cow::Owned(expanded),
+                Err(message) => document.report(line, message),
+            }
+        }
         DeValue::Array(items) => items.iter_mut().for_each(|item| replace_in(item, document)),
         DeValue::Table(table) => substitute(table, document),
         _ => {}

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use sluice_settings::notation::reason;
 
 use super::document::{Document, Lack};
-use super::file_kind::FileKind;
 
 /// Files that a configuration includes; more are a pattern that was not meant so.
 const FILES_MAX: usize = 1000;
@@ -62,7 +61,7 @@ fn paths(pattern: &str, line: usize, document: &Document<'_>) -> Result<Vec<Stri
         if !part.contains(['*', '?']) {
             found.iter_mut().for_each(|path| *path += &format!("{separator}{part}"));
             if !is_certain {
-                found.retain(|path| !matches!((document.inspect)(&document.resolve(line, path)), FileKind::Missing(_)));
+                found.retain(|path| !document.is_missing(&document.resolve(line, path)));
             }
             continue;
         }
@@ -93,7 +92,7 @@ fn paths(pattern: &str, line: usize, document: &Document<'_>) -> Result<Vec<Stri
 }
 
 fn names(directory: &str, document: &Document<'_>) -> io::Result<Vec<String>> {
-    document.included.names(&document.resolve(document.whole, directory))
+    document.files.names(&document.resolve(document.whole, directory))
 }
 
 /// The message about a directory that cannot be read.

@@ -87,11 +87,11 @@ pub(super) fn read(root: &mut Root, main: &Document<'_>, main_blocks: &Blocks<'_
 
 /// The text of a file. `None` if it cannot be read; that has been reported.
 fn text_of(file: IncludeFile, main: &Document<'_>) -> Option<(IncludeFile, String)> {
-    let refusal = match (main.inspect)(&file.path) {
+    let refusal = match main.files.kind(&file.path) {
         // Opening a FIFO would wait for its writer.
         FileKind::Directory | FileKind::Other => "is not a regular file".to_owned(),
         FileKind::Missing(reason) | FileKind::Denied(reason) => format!("cannot be read: {reason}"),
-        FileKind::File | FileKind::Program => match main.included.read(&file.path).map(decode) {
+        FileKind::File | FileKind::Program => match main.files.read(&file.path).map(decode) {
             Ok(Ok(text)) => return Some((file, text)),
             Ok(Err(line)) => format!("line {line} is not UTF-8 text: save the file in UTF-8"),
             Err(reason) => reason,

@@ -29,7 +29,7 @@ pub(super) fn require_program(
     interpreters: &BTreeMap<String, String>,
 ) {
     let shown = path.value.display();
-    let message = match (document.inspect)(&path.value) {
+    let message = match document.files.kind(&path.value) {
         FileKind::Program => return,
         FileKind::File if has_interpreter(&path.value, interpreters) => return,
         FileKind::File => {
@@ -53,7 +53,7 @@ pub(super) fn require_program(
 /// Reports a script of an engine that does not exist.
 pub(super) fn require_source(document: &Document<'_>, name: &str, path: &At<PathBuf>) {
     let shown = path.value.display();
-    match (document.inspect)(&path.value) {
+    match document.files.kind(&path.value) {
         FileKind::Program | FileKind::File => {}
         FileKind::Directory => {
             document.report(
@@ -96,7 +96,7 @@ pub(super) fn read_interpreters(
             require_program(document, key, &path, &BTreeMap::new());
             interpreters.insert(suffix, path.value.to_string_lossy().into_owned());
         } else {
-            if let FileKind::Missing(_) = (document.inspect)(Path::new(&program.value)) {
+            if let FileKind::Missing(_) = document.files.kind(Path::new(&program.value)) {
                 let engine = match Engine::named(&program.value) {
                     Some(engine) => format!("; the engine {} needs mode = \"rte\"", engine.name()),
                     None => String::new(),

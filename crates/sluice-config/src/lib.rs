@@ -144,9 +144,7 @@ fn read(path: &Path, source: &Source, look_at: impl FnOnce(&Document<'_>)) -> Re
     })?;
     let directory = absolute.parent().unwrap_or(Path::new("/"));
     let files = SourceFiles(source.clone());
-    let (inspect, read_template) = (|path: &Path| files.kind(path), |path: &Path| files.read_template(path));
-    let document = Document::new(&ROOT, &name, &text, directory).reading(&inspect, &read_template, &files);
-    interpret(document, look_at)
+    interpret(Document::new(&ROOT, &name, &text, directory, &files), look_at)
 }
 
 /// The lists of keys of the main file, and of included files.

@@ -186,7 +186,7 @@ fn check_file(file: &Path, written: &Written<'_>) -> Result<(), String> {
         return Ok(());
     }
     require_parent(document, written.name, &written.at(file.to_path_buf()));
-    match (document.inspect)(file) {
+    match document.files.kind(file) {
         FileKind::Directory => Err("is a directory: name a file in it".to_owned()),
         _ => Ok(()),
     }

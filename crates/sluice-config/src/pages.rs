@@ -50,7 +50,7 @@ pub(super) fn read_error_templates(
         };
         let path = document.resolve(name.line, &name.value);
         if is_like_url(&name.value)
-            && let Err(reason) = (document.read_template)(&path)
+            && let Err(reason) = document.files.read_template(&path)
         {
             let message = format!(
                 "errors: {statuses}: {} {reason}; an error page is a file, not a URL: write, for instance, \"htdocs/{statuses}.html\"",
@@ -88,7 +88,9 @@ fn read_template(document: &Document<'_>, origin: &Origin<'_>, path: &Path, pars
     let refuse =
         |message: String| document.report_fault(origin.line, &format!("{}: {message}", origin.value), BUILT_IN);
     let shown = path.display();
-    let text = (document.read_template)(path)
+    let text = document
+        .files
+        .read_template(path)
         .map_err(|reason| refuse(format!("{shown} {reason}")))
         .ok()?;
     let parsed = parse(path, &text).map_err(|error| match error.line {

@@ -92,7 +92,7 @@ impl Root {
             document.report(key.line, format!("{}: {message}", key.value));
         }
         settings.config_files.insert(0, document.path());
-        settings.source = document.source();
+        settings.source = document.files.source().clone();
         users::finish(&mut settings);
         settings
     }

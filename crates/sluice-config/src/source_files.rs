@@ -3,44 +3,91 @@
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use sluice_launch::deadline;
+use sluice_script::program::engine::missing_engines;
+use sluice_script::program::python_modules::module_directories;
 use sluice_settings::EngineSettings;
 use sluice_settings::notation::reason;
 use sluice_settings::source::Source;
 use sluice_settings::template::TEMPLATE_BYTES_MAX;
 
-use crate::document::IncludedFiles;
 use crate::file_kind::FileKind;
 
 /// Bytes of one configuration file: more than anybody writes, and a bound for a path such as `/dev/zero`.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
 
+/// Bytes that are read of a module in Python: applications are short.
+const MODULE_BYTES_MAX: u64 = 1 << 20;
+
+/// The files that a configuration names.
+pub(crate) trait Files {
+    /// Where they are read.
+    fn source(&self) -> &Source;
+    /// The kind of file at a path.
+    fn kind(&self, path: &Path) -> FileKind;
+    /// The engines of a route that cannot be started: why, and what to do.
+    fn missing_engines(&self, engines: &EngineSettings) -> Vec<String>;
+    /// The directories of installed modules for an application in Python.
+    fn module_directories(&self, engines: &EngineSettings) -> Vec<PathBuf>;
+    /// The text of a module in Python; `None` if it cannot be read.
+    fn read_module(&self, path: &Path) -> Option<String>;
+    /// Reads a template. The error is a reason that follows the path: `cannot be read: …`.
+    fn read_template(&self, path: &Path) -> Result<String, String>;
+    /// The names in a directory.
+    fn names(&self, directory: &Path) -> io::Result<Vec<String>>;
+    /// The content of a configuration file. The error is a reason that follows the path.
+    fn read(&self, file: &Path) -> Result<Vec<u8>, String>;
+}
+
 /// The files of a source, and what is on the disk.
 pub(crate) struct SourceFiles(pub(crate) Source);
 
-impl SourceFiles {
-    /// The kind of file at a path. A file of a bundle counts as a file even if this process cannot see it.
-    pub(crate) fn kind(&self, path: &Path) -> FileKind {
+impl Files for SourceFiles {
+    fn source(&self) -> &Source {
+        &self.0
+    }
+
+    fn kind(&self, path: &Path) -> FileKind {
+        // This process may not see a file of a bundle.
         match self.0.has(path) {
             true => FileKind::File,
             false => FileKind::at(path),
         }
     }
 
-    /// Reads a template of at most `TEMPLATE_BYTES_MAX` bytes.
-    pub(crate) fn read_template(&self, path: &Path) -> Result<String, String> {
+    fn missing_engines(&self, engines: &EngineSettings) -> Vec<String> {
+        let missing = missing_engines(engines).into_iter();
+        missing.map(|missing| missing.to_string()).collect()
+    }
+
+    fn module_directories(&self, engines: &EngineSettings) -> Vec<PathBuf> {
+        module_directories(engines)
+    }
+
+    fn read_module(&self, path: &Path) -> Option<String> {
+        let asked = path.to_owned();
+        let read = move || {
+            let mut text = Vec::new();
+            // Neither a FIFO nor a lease is waited for.
+            let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+            let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(asked)?;
+            file.take(MODULE_BYTES_MAX).read_to_end(&mut text)?;
+            Ok(String::from_utf8_lossy(&text).into_owned())
+        };
+        deadline::ask(path, read).ok()
+    }
+
+    fn read_template(&self, path: &Path) -> Result<String, String> {
         match self.0.read(path, TEMPLATE_BYTES_MAX as u64) {
             Ok(Some(content)) => String::from_utf8(content).map_err(|_| "is not UTF-8 text".to_owned()),
             Ok(None) => Err(format!("is larger than {} KiB", TEMPLATE_BYTES_MAX >> 10)),
             Err(error) => Err(format!("cannot be read: {}", reason(&error))),
         }
     }
-}
 
-impl IncludedFiles for SourceFiles {
     fn names(&self, directory: &Path) -> io::Result<Vec<String>> {
         self.0.names(directory)
     }
@@ -48,27 +95,6 @@ impl IncludedFiles for SourceFiles {
     fn read(&self, file: &Path) -> Result<Vec<u8>, String> {
         read_config(file, &self.0)
     }
-}
-
-/// The engines of a route that cannot be started: why, and what to do.
-pub(crate) fn missing_engines(engines: &EngineSettings) -> Vec<String> {
-    let missing = sluice_script::program::engine::missing_engines(engines).into_iter();
-    missing.map(|missing| missing.to_string()).collect()
-}
-
-/// The text of a module, as far as it is needed: applications are short.
-pub(crate) fn read_module(path: &Path) -> Option<String> {
-    const BYTES_MAX: u64 = 1 << 20;
-    let asked = path.to_owned();
-    let read = move || {
-        let mut text = Vec::new();
-        // Neither a FIFO nor a lease is waited for.
-        let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
-        let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(asked)?;
-        file.take(BYTES_MAX).read_to_end(&mut text)?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
-    };
-    deadline::ask(path, read).ok()
 }
 
 /// Reads a configuration file of at most `CONFIG_BYTES_MAX` bytes. The error is a reason that follows the path.

@@ -172,7 +172,7 @@ pub(crate) fn require_directory(document: &Document<'_>, name: &str, path: &At<P
 pub(crate) fn expect_directory(document: &Document<'_>, name: &str, path: &At<PathBuf>) {
     match check_directory(document, name, path) {
         Ok(()) => {}
-        Err(message) => match (document.inspect)(&path.value) {
+        Err(message) => match document.files.kind(&path.value) {
             FileKind::Missing(_) => document.report_missing(path.line, message),
             FileKind::Denied(_) => document.report_lack(Lack::Denied, path.line, message),
             _ => document.report(path.line, message),
@@ -182,7 +182,7 @@ pub(crate) fn expect_directory(document: &Document<'_>, name: &str, path: &At<Pa
 
 fn check_directory(document: &Document<'_>, name: &str, path: &At<PathBuf>) -> Result<(), String> {
     let shown = path.value.display();
-    match (document.inspect)(&path.value) {
+    match document.files.kind(&path.value) {
         FileKind::Directory => Ok(()),
         FileKind::Missing(reason) => Err(format!(
             "{name}: no directory {shown} ({reason}): create it or fix the path"
@@ -207,7 +207,7 @@ pub(crate) fn require_parent(document: &Document<'_>, name: &str, file: &At<Path
 
 /// Checks that a file exists and is a regular one.
 pub(crate) fn require_file(written: &Written<'_>, file: &Path) -> Result<(), String> {
-    match (written.document().inspect)(file) {
+    match written.document().files.kind(file) {
         FileKind::File | FileKind::Program => Ok(()),
         FileKind::Missing(reason) | FileKind::Denied(reason) => Err(format!("cannot be read: {reason}")),
         FileKind::Directory | FileKind::Other => Err("is not a regular file".to_owned()),

@@ -21,7 +21,7 @@ fn read_watch(paths: Vec<At<String>>, written: &Written<'_>) -> Vec<PathBuf> {
         }
         let file = document.resolve(line, path);
         let shown = file.display();
-        match (document.inspect)(&file) {
+        match document.files.kind(&file) {
             FileKind::Missing(reason) => Err(format!(
                 "watch: no file or directory {shown} ({reason}): create it or fix the path"
             )),
