@@ -14,6 +14,7 @@ use super::table::{Table, expect_directory, require_star};
 const BYTE_FORMATS: [&str; 4] = ["stream", "stream_lf", "stream_cr", "undefined"];
 
 /// `[[site.route]].files` while it is read.
+#[derive(Default)]
 pub(super) struct Draft {
     directory: Option<PathBuf>,
     format: Option<RecordFormat>,
@@ -21,18 +22,6 @@ pub(super) struct Draft {
     is_bytes: bool,
     convert: Convert,
     listing: Option<bool>,
-}
-
-impl Default for Draft {
-    fn default() -> Self {
-        Draft {
-            directory: None,
-            format: None,
-            is_bytes: false,
-            convert: Convert::Off,
-            listing: None,
-        }
-    }
 }
 
 impl Draft {

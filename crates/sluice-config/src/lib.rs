@@ -79,7 +79,6 @@ mod watch;
 use std::path::Path;
 
 use sluice_settings::Settings;
-use sluice_settings::notation::reason;
 use sluice_settings::source::Source;
 
 pub use control_key::control_socket;
@@ -97,10 +96,10 @@ pub use users::parse_user;
 pub use warnings::warnings;
 
 use blocks::Blocks;
-use document::{Document, decode};
+use document::Document;
 use included::INCLUDED;
 use root::{ROOT, Root};
-use source_files::{SourceFiles, read_config};
+use source_files::{SourceFiles, read_text};
 
 /// Reads a configuration file and checks that the directories and files that it names exist.
 ///
@@ -131,20 +130,9 @@ pub fn load_from(path: &Path, source: &Source, mut warn: impl FnMut(&str)) -> Re
 /// Reads a configuration file; `look_at` sees the document before its mistakes are collected.
 fn read(path: &Path, source: &Source, look_at: impl FnOnce(&Document<'_>)) -> Result<Settings, ConfigErrors> {
     let name = path.display().to_string();
-    let refuse = |reason: String| ConfigErrors::one(&name, None, reason);
-    let bytes = read_config(path, source).map_err(refuse)?;
-    let absolute =
-        std::path::absolute(path).map_err(|error| refuse(format!("has no absolute path: {}", reason(&error))))?;
-    let text = decode(bytes).map_err(|line| {
-        ConfigErrors::one(
-            &name,
-            Some(line),
-            "is not UTF-8 text: save the file in UTF-8".to_owned(),
-        )
-    })?;
-    let directory = absolute.parent().unwrap_or(Path::new("/"));
+    let (text, directory) = read_text(path, source)?;
     let files = SourceFiles(source.clone());
-    interpret(Document::new(&ROOT, &name, &text, directory, &files), look_at)
+    interpret(Document::new(&ROOT, &name, &text, &directory, &files), look_at)
 }
 
 /// The lists of keys of the main file, and of included files.

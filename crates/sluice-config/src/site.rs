@@ -2,8 +2,7 @@
 
 use sluice_settings::rule::{CertificateUse, check_bracketed};
 use sluice_settings::{
-    AccessLog, CacheUse, CompressionSettings, ErrorDetail, ErrorSettings, FileSettings, FollowLinks, ListenAddress,
-    LogTarget, SiteSettings,
+    AccessLog, CacheUse, CompressionSettings, ErrorDetail, FollowLinks, ListenAddress, LogTarget, SiteSettings,
 };
 
 use super::client_certificates::Authorities;
@@ -44,20 +43,9 @@ impl Draft {
         Draft {
             settings: SiteSettings {
                 origin: table.document.origin(table.line),
-                hosts: Vec::new(),
-                root: None,
-                listen: Vec::new(),
-                identity: None,
-                client_certificates: CertificateUse::Optional,
-                client_authorities: None,
-                hsts: None,
                 index: vec![INDEX.to_owned()],
-                routes: Vec::new(),
-                files: FileSettings::default(),
                 compression: compression.clone(),
-                errors: ErrorSettings::default(),
-                log: None,
-                blocks: Vec::new(),
+                ..SiteSettings::default()
             },
             hosts: None,
             listen: Vec::new(),

@@ -14,7 +14,9 @@ use sluice_settings::notation::reason;
 use sluice_settings::source::Source;
 use sluice_settings::template::TEMPLATE_BYTES_MAX;
 
+use crate::document::decode;
 use crate::file_kind::FileKind;
+use crate::mistake::ConfigErrors;
 
 /// Bytes of one configuration file: more than anybody writes, and a bound for a path such as `/dev/zero`.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
@@ -104,4 +106,15 @@ pub(crate) fn read_config(path: &Path, source: &Source) -> Result<Vec<u8>, Strin
         Ok(None) => Err(format!("is larger than {} MiB", CONFIG_BYTES_MAX >> 20)),
         Err(error) => Err(format!("cannot be read: {}", reason(&error))),
     }
+}
+
+/// The text of the main file of a configuration, and its directory, which is absolute.
+pub(crate) fn read_text(path: &Path, source: &Source) -> Result<(String, PathBuf), ConfigErrors> {
+    let refuse = |line, message: String| ConfigErrors::one(&path.display().to_string(), line, message);
+    let bytes = read_config(path, source).map_err(|reason| refuse(None, reason))?;
+    let absolute = std::path::absolute(path);
+    let absolute = absolute.map_err(|error| refuse(None, format!("has no absolute path: {}", reason(&error))))?;
+    let text =
+        decode(bytes).map_err(|line| refuse(Some(line), "is not UTF-8 text: save the file in UTF-8".to_owned()))?;
+    Ok((text, absolute.parent().unwrap_or(Path::new("/")).to_owned()))
 }
