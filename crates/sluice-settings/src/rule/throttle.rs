@@ -5,22 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The limit of a route, or an exception from an earlier route's limit.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum LimitUse<T> {
     /// There is no limit.
     Unlimited,
     /// A limit.
     Limited(Arc<T>),
-}
-
-// Not derived, because that would require `T: Clone`.
-impl<T> Clone for LimitUse<T> {
-    fn clone(&self) -> LimitUse<T> {
-        match self {
-            LimitUse::Unlimited => LimitUse::Unlimited,
-            LimitUse::Limited(limit) => LimitUse::Limited(Arc::clone(limit)),
-        }
-    }
 }
 
 impl<T> LimitUse<T> {
