@@ -4,6 +4,7 @@
 //! numbered in one sequence, so that a line alone says which file it belongs to.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -223,6 +224,22 @@ impl<'a> Document<'a> {
     /// Whether a mistake was recorded, in any of the files.
     pub(crate) fn has_mistakes(&self) -> bool {
         !self.report.mistakes.borrow().is_empty()
+    }
+
+    /// Reads each value of a table. A message about one is reported on its line, and the value is left out.
+    pub(crate) fn each_pair<T>(
+        &self,
+        pairs: Vec<(String, At<String>)>,
+        mut read: impl FnMut(&str, &At<String>) -> Result<T, String>,
+    ) -> BTreeMap<String, T> {
+        let mut all = BTreeMap::new();
+        for (name, value) in pairs {
+            match read(&name, &value) {
+                Ok(read) => drop(all.insert(name, read)),
+                Err(message) => self.report(value.line, message),
+            }
+        }
+        all
     }
 
     /// The line of a byte offset.

@@ -81,22 +81,17 @@ pub(super) const PHP_ADMIN_VALUE: Key<Draft> = Key::pairs("php_admin_value", |sc
 
 /// Settings of PHP by name.
 fn read_php_values(key: &str, pairs: Vec<(String, At<String>)>, document: &Document<'_>) -> BTreeMap<String, String> {
-    let mut values = BTreeMap::new();
-    for (name, value) in pairs {
-        let is_name = !name.is_empty()
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-        if let Some(message) = php_mistake(&name, &value.value) {
-            document.report(value.line, format!("{key}: {message}"));
-        } else if is_name && !value.value.contains(['\0', '\n', '\r']) {
-            values.insert(name, value.value);
-        } else {
-            let message = "must be the name of a setting of PHP, with a value of one line";
-            document.report(value.line, format!("{key}: \"{}\": {message}", name.escape_debug()));
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    document.each_pair(pairs, |name, value| {
+        if let Some(message) = php_mistake(name, &value.value) {
+            return Err(format!("{key}: {message}"));
         }
-    }
-    values
+        if name.is_empty() || !name.bytes().all(is_letter) || value.value.contains(['\0', '\n', '\r']) {
+            let message = "must be the name of a setting of PHP, with a value of one line";
+            return Err(format!("{key}: \"{}\": {message}", name.escape_debug()));
+        }
+        Ok(value.value.clone())
+    })
 }
 
 /// Settings of PHP that are often written. PHP says nothing of a name that it does not know.
@@ -207,27 +202,22 @@ pub(super) fn read_engines(
     pairs: Vec<(String, At<String>)>,
     document: &Document<'_>,
 ) -> BTreeMap<String, Engine> {
-    let mut engines = BTreeMap::new();
-    for (suffix, name) in pairs {
-        let report = |message: &str| document.report(name.line, format!("{key}: \"{suffix}\": {message}"));
-        if !is_suffix(&suffix) {
-            report("a suffix is written with its dot, as in \".py\"");
-            continue;
+    document.each_pair(pairs, |suffix, name| {
+        let refuse = |message: &str| Err(format!("{key}: \"{suffix}\": {message}"));
+        if !is_suffix(suffix) {
+            return refuse("a suffix is written with its dot, as in \".py\"");
         }
         match read_engine(&name.value, document, name.line) {
-            Ok(engine) => {
-                if let Some(language) = engine.foreign_suffix(&suffix) {
-                    report(&format!(
-                        "\"{}\" would not run a file of {language}, or would send its text: write \"{language}\"",
-                        engine.name()
-                    ));
-                }
-                engines.insert(suffix, engine);
-            }
-            Err(message) => report(&format!("\"{}\" {message}", name.value.escape_debug())),
+            Ok(engine) => match engine.foreign_suffix(suffix) {
+                Some(language) => refuse(&format!(
+                    "\"{}\" would not run a file of {language}, or would send its text: write \"{language}\"",
+                    engine.name()
+                )),
+                None => Ok(engine),
+            },
+            Err(message) => refuse(&format!("\"{}\" {message}", name.value.escape_debug())),
         }
-    }
-    engines
+    })
 }
 
 /// Reports keys of engines in another mode or with another engine, and a mode `rte` without an engine. `key` is the one that names

@@ -81,36 +81,33 @@ pub(super) fn read_interpreters(
     pairs: Vec<(String, At<String>)>,
     document: &Document<'_>,
 ) -> BTreeMap<String, String> {
-    let mut interpreters = BTreeMap::new();
-    for (suffix, program) in pairs {
-        let report = |message: &str| document.report(program.line, format!("{key}: \"{suffix}\": {message}"));
-        if !is_suffix(&suffix) {
-            report("a suffix is written with its dot, as in \".pl\"");
-        } else if program.value.is_empty() || program.value.contains('\0') {
-            report("needs the name of a program, as in \"perl\"");
-        } else if program.value.contains('/') {
+    document.each_pair(pairs, |suffix, program| {
+        let name = &program.value;
+        let refuse = |message: &str| Err(format!("{key}: \"{suffix}\": {message}"));
+        if !is_suffix(suffix) {
+            return refuse("a suffix is written with its dot, as in \".pl\"");
+        }
+        if name.is_empty() || name.contains('\0') {
+            return refuse("needs the name of a program, as in \"perl\"");
+        }
+        if name.contains('/') {
             let path = At {
-                value: document.resolve(program.line, &program.value),
+                value: document.resolve(program.line, name),
                 line: program.line,
             };
             require_program(document, key, &path, &BTreeMap::new());
-            interpreters.insert(suffix, path.value.to_string_lossy().into_owned());
-        } else {
-            if let FileKind::Missing(_) = document.files.kind(Path::new(&program.value)) {
-                let engine = match Engine::named(&program.value) {
-                    Some(engine) => format!("; the engine {} needs mode = \"rte\"", engine.name()),
-                    None => String::new(),
-                };
-                let message = format!(
-                    "no program {} in PATH: install it, or write its path{engine}",
-                    program.value
-                );
-                document.report_missing(program.line, format!("{key}: \"{suffix}\": {message}"));
-            }
-            interpreters.insert(suffix, program.value);
+            return Ok(path.value.to_string_lossy().into_owned());
         }
-    }
-    interpreters
+        if document.is_missing(Path::new(name)) {
+            let engine = match Engine::named(name) {
+                Some(engine) => format!("; the engine {} needs mode = \"rte\"", engine.name()),
+                None => String::new(),
+            };
+            let message = format!("no program {name} in PATH: install it, or write its path{engine}");
+            document.report_missing(program.line, format!("{key}: \"{suffix}\": {message}"));
+        }
+        Ok(name.clone())
+    })
 }
 
 /// Whether a text is the end of names of files, with its dot.

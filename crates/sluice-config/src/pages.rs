@@ -102,23 +102,21 @@ fn read_template(document: &Document<'_>, origin: &Origin<'_>, path: &Path, pars
 
 /// Media types by suffix; wrong ones are reported.
 pub(super) fn read_types(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> BTreeMap<String, String> {
-    let mut types = BTreeMap::new();
-    for (suffix, kind) in pairs {
-        let report = |message: String| written.document().report(kind.line, format!("types: {message}"));
+    written.document().each_pair(pairs, |suffix, kind| {
         if suffix.len() < 2 || !suffix.starts_with('.') || suffix.contains('/') {
-            report(format!(
-                "\"{}\": a suffix is written with its dot, as in \".foo\"",
+            return Err(format!(
+                "types: \"{}\": a suffix is written with its dot, as in \".foo\"",
                 suffix.escape_debug()
             ));
-        } else if !is_media_type(&kind.value) {
-            report(format!(
-                "\"{}\": is not a media type: write it as in \"text/x-foo\" or \"text/html; charset=iso-8859-1\"",
-                kind.value.escape_debug()
-            ));
         }
-        types.insert(suffix, kind.value);
-    }
-    types
+        match is_media_type(&kind.value) {
+            true => Ok(kind.value.clone()),
+            false => Err(format!(
+                "types: \"{}\": is not a media type: write it as in \"text/x-foo\" or \"text/html; charset=iso-8859-1\"",
+                kind.value.escape_debug()
+            )),
+        }
+    })
 }
 
 pub(super) fn check_charset(charset: &str) -> Result<(), String> {

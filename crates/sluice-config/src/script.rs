@@ -267,26 +267,24 @@ pub(super) static SCRIPT: Section<Draft> = Section {
 /// Directories by the path prefix under which scripts name their files.
 fn read_send_files(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> BTreeMap<String, PathBuf> {
     let document = written.document();
-    let mut directories = BTreeMap::new();
-    for (prefix, directory) in pairs {
+    document.each_pair(pairs, |prefix, directory| {
         let key = format!("send_files: \"{}\"", prefix.escape_debug());
-        let report = |message: &str| document.report(directory.line, format!("{key}: {message}"));
-        if !prefix.starts_with('/') || !prefix.ends_with('/') {
-            report("a path begins and ends with a slash, as in \"/protected/\"");
-        } else if !is_plain(&prefix) {
-            report("a path has no empty segment, \".\", \"..\" or NUL");
+        let mistake = if !prefix.starts_with('/') || !prefix.ends_with('/') {
+            "a path begins and ends with a slash, as in \"/protected/\""
+        } else if !is_plain(prefix) {
+            "a path has no empty segment, \".\", \"..\" or NUL"
         } else if directory.value.is_empty() || directory.value.contains('\0') {
-            report("needs the path of a directory");
+            "needs the path of a directory"
         } else {
             let path = At {
                 value: document.resolve(directory.line, &directory.value),
                 line: directory.line,
             };
             expect_directory(document, &key, &path);
-            directories.insert(prefix, path.value);
-        }
-    }
-    directories
+            return Ok(path.value);
+        };
+        Err(format!("{key}: {mistake}"))
+    })
 }
 
 /// Whether a decoded path can begin with this prefix, which begins and ends with a slash.

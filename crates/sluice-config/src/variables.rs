@@ -97,21 +97,17 @@ pub(super) fn check_inherited(name: &str) -> Result<(), &'static str> {
 }
 
 fn read_environment(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> BTreeMap<String, String> {
-    let mut environment = BTreeMap::new();
-    for (name, text) in pairs {
-        let report = |message: &str| {
-            let message = format!("environment: {name:?}: {message}");
-            written.document().report(text.line, message);
-        };
-        if let Err(message) = check_variable(&name) {
-            report(message);
-        } else if text.value.contains(['\0', '\n']) {
+    written.document().each_pair(pairs, |name, text| {
+        let checked = match check_variable(name) {
             // A CGIplus record ends at a newline, an entry of the environment at a NUL.
-            report("its value must not contain a newline or NUL");
+            Ok(()) if text.value.contains(['\0', '\n']) => Err("its value must not contain a newline or NUL"),
+            checked => checked,
+        };
+        match checked {
+            Ok(()) => Ok(text.value.clone()),
+            Err(message) => Err(format!("environment: {name:?}: {message}")),
         }
-        environment.insert(name, text.value);
-    }
-    environment
+    })
 }
 
 fn read_inherit(names: Vec<At<String>>, written: &Written<'_>) -> Vec<String> {
