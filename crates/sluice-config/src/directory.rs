@@ -12,7 +12,7 @@ use super::engine::{read_engines, report_missing_engines};
 use super::interpreters::{is_suffix, read_interpreters};
 use super::key::{Key, set};
 use super::route;
-use super::table::{Table, expect_directory, require_star};
+use super::table::{Table, expect_directory, require_star, set_directory};
 
 /// The value in `fallback` that means the next route. Other values are paths.
 const NEXT_ROUTE: &str = "next";
@@ -117,10 +117,7 @@ impl Draft {
                 }
                 if !self.has_directory {
                     let line = route.line_of(if self.has_scripts { "scripts" } else { "fallback" });
-                    let directory = At {
-                        value: directory.clone(),
-                        line,
-                    };
+                    let directory = At::new(directory.clone(), line);
                     expect_directory(route.document, "directory of the path below root", &directory);
                 }
                 DirectorySettings::new(directory)
@@ -168,9 +165,7 @@ fn report_missing(root: Option<&Path>, route: &Table<'_>) {
 }
 
 pub(super) const DIRECTORY: Key<route::Draft> = Key::path("directory", |route, path, written| {
-    expect_directory(written.document(), written.name, &written.at(path.clone()));
-    route.served.directory = Some(path);
-    Ok(())
+    set_directory(&mut route.served.directory, path, written)
 });
 
 pub(super) const SCRIPTS: Key<route::Draft> = Key::pairs("scripts", |route, pairs, _| {

@@ -87,6 +87,12 @@ pub(crate) struct At<T> {
     pub(crate) line: usize,
 }
 
+impl<T> At<T> {
+    pub(crate) fn new(value: T, line: usize) -> At<T> {
+        At { value, line }
+    }
+}
+
 impl<'a> Document<'a> {
     /// The main file, without any mistakes yet.
     pub(crate) fn new(

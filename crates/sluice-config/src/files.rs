@@ -8,7 +8,7 @@ use sluice_settings::{Convert, DirectorySettings, RecordSettings};
 use super::directory::RouteDirectory;
 use super::document::At;
 use super::key::{Key, Section};
-use super::table::{Table, expect_directory, require_star};
+use super::table::{Table, require_star, set_directory};
 
 /// The values of `record_format` with which files are sent as they are, besides those of fixed-length records.
 const BYTE_FORMATS: [&str; 4] = ["stream", "stream_lf", "stream_cr", "undefined"];
@@ -70,9 +70,7 @@ pub(super) static FILES: Section<Draft> = Section {
     title: "[[site.route]].files",
     keys: &[
         Key::path("directory", |files, path, written| {
-            expect_directory(written.document(), written.name, &written.at(path.clone()));
-            files.directory = Some(path);
-            Ok(())
+            set_directory(&mut files.directory, path, written)
         }),
         Key::text("record_format", |files, text, _| {
             files.is_bytes = BYTE_FORMATS.contains(&text.as_str());

@@ -91,10 +91,7 @@ pub(super) fn read_interpreters(
             return refuse("needs the name of a program, as in \"perl\"");
         }
         if name.contains('/') {
-            let path = At {
-                value: document.resolve(program.line, name),
-                line: program.line,
-            };
+            let path = At::new(document.resolve(program.line, name), program.line);
             require_program(document, key, &path, &BTreeMap::new());
             return Ok(path.value.to_string_lossy().into_owned());
         }

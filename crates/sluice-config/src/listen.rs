@@ -47,10 +47,7 @@ pub(super) static LISTEN: Section<Draft> = Section {
         Key::required(Key::addresses("address", |listen, addresses, written| {
             for At { value: address, line } in &addresses {
                 if let Some(path) = address.path() {
-                    let path = At {
-                        value: path.to_owned(),
-                        line: *line,
-                    };
+                    let path = At::new(path.to_owned(), *line);
                     require_parent(written.document(), written.name, &path);
                 }
             }

@@ -170,10 +170,7 @@ impl SharedLogs {
                 site.document.report(line, message);
             }
             Some(_) => {}
-            None => self.0.push(At {
-                value: log.clone(),
-                line,
-            }),
+            None => self.0.push(At::new(log.clone(), line)),
         }
     }
 }

@@ -20,12 +20,14 @@ const BUILT_IN: &str = "the built-in page is sent instead, until the next reload
 /// Parses a template of one kind.
 type Parse = fn(&Path, &str) -> Result<Template, TemplateError>;
 
-/// A key and its line, for messages about the template that it names.
-type Origin<'a> = At<&'a str>;
-
 /// The template of directory listings. `None` if it is wrong; that has been reported.
 pub(super) fn read_listing_template(path: &Path, written: &Written<'_>) -> Option<Template> {
-    read_template(written.document(), &written.at(written.name), path, listing_template)
+    read_template(
+        written.document(),
+        &written.at(written.name.to_owned()),
+        path,
+        listing_template,
+    )
 }
 
 /// The templates of error pages.
@@ -44,10 +46,7 @@ pub(super) fn read_error_templates(
             document.report(name.line, message);
             continue;
         };
-        let origin = At {
-            value: &*format!("errors: {statuses}"),
-            line: name.line,
-        };
+        let origin = At::new(format!("errors: {statuses}"), name.line);
         let path = document.resolve(name.line, &name.value);
         if is_like_url(&name.value)
             && let Err(reason) = document.files.read_template(&path)
@@ -84,7 +83,7 @@ fn parse_statuses(text: &str) -> Option<Statuses> {
     }
 }
 
-fn read_template(document: &Document<'_>, origin: &Origin<'_>, path: &Path, parse: Parse) -> Option<Template> {
+fn read_template(document: &Document<'_>, origin: &At<String>, path: &Path, parse: Parse) -> Option<Template> {
     let refuse =
         |message: String| document.report_fault(origin.line, &format!("{}: {message}", origin.value), BUILT_IN);
     let shown = path.display();

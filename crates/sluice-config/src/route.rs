@@ -89,10 +89,7 @@ impl Draft {
             root_path: root_path.map(Path::to_owned),
             served: directory::Draft::new(table),
             files: None,
-            pattern: matches_any_path.then(|| At {
-                value: Pattern::any(),
-                line: table.line,
-            }),
+            pattern: matches_any_path.then(|| At::new(Pattern::any(), table.line)),
             when: Conditions::default(),
             action: None,
             follow_links: None,
@@ -111,10 +108,7 @@ impl Draft {
     fn wildcard(&self) -> Option<At<String>> {
         let pattern = self.pattern.as_ref()?;
         match &pattern.value {
-            Pattern::Wildcard(_) => Some(At {
-                value: pattern.value.to_string(),
-                line: pattern.line,
-            }),
+            Pattern::Wildcard(_) => Some(At::new(pattern.value.to_string(), pattern.line)),
             Pattern::Regex(_) => None,
         }
     }

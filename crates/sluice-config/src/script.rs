@@ -23,7 +23,7 @@ use super::script_limits::{
     check_confinement,
 };
 use super::section::to_usize;
-use super::table::{Table, Written, expect_directory, require_star};
+use super::table::{Table, Written, expect_directory, require_star, set_directory};
 use super::users::{RUN_AS, check_user};
 use super::variables::{ENVIRONMENT, INHERIT, VARIABLE_PREFIX};
 use super::watch::WATCH;
@@ -147,9 +147,7 @@ pub(super) static SCRIPT: Section<Draft> = Section {
     title: "[[site.route]].script",
     keys: &[
         Key::path("directory", |script, path, written| {
-            expect_directory(written.document(), written.name, &written.at(path.clone()));
-            script.directory = Some(path);
-            Ok(())
+            set_directory(&mut script.directory, path, written)
         }),
         Key::path("file", |script, path, written| set(&mut script.file, written.at(path))),
         // The one place that lists the modes by name.
@@ -276,10 +274,7 @@ fn read_send_files(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> B
         } else if directory.value.is_empty() || directory.value.contains('\0') {
             "needs the path of a directory"
         } else {
-            let path = At {
-                value: document.resolve(directory.line, &directory.value),
-                line: directory.line,
-            };
+            let path = At::new(document.resolve(directory.line, &directory.value), directory.line);
             expect_directory(document, &key, &path);
             return Ok(path.value);
         };

@@ -8,7 +8,7 @@ use sluice_settings::{PermittedFiles, ScriptLimits, ScriptSettings, ScriptSource
 use super::document::At;
 use super::key::{Key, at_least, between};
 use super::script_draft::Draft;
-use super::table::{Table, Written, expect_directory};
+use super::table::{Table, Written, set_directory};
 
 /// Descriptors that a program needs: its five, and some for libraries.
 const OPEN_FILES_MIN: u64 = 16;
@@ -105,9 +105,7 @@ pub(super) const UMASK: Key<Draft> = Key::text("umask", |script, text, _| {
 });
 
 pub(super) const WORKING_DIRECTORY: Key<Draft> = Key::path("working_directory", |script, path, written| {
-    expect_directory(written.document(), written.name, &written.at(path.clone()));
-    confinement(script).working_directory = Some(path);
-    Ok(())
+    set_directory(&mut confinement(script).working_directory, path, written)
 });
 
 pub(super) const PRIVATE_TMP: Key<Draft> = Key::flag("private_tmp", |script, is_on| {
@@ -115,9 +113,7 @@ pub(super) const PRIVATE_TMP: Key<Draft> = Key::flag("private_tmp", |script, is_
 });
 
 pub(super) const CHROOT: Key<Draft> = Key::path("chroot", |script, path, written| {
-    expect_directory(written.document(), written.name, &written.at(path.clone()));
-    confinement(script).chroot = Some(path);
-    Ok(())
+    set_directory(&mut confinement(script).chroot, path, written)
 });
 
 pub(super) const READ: Key<Draft> = Key::texts("read", |script, paths, written| {

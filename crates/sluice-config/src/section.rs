@@ -249,10 +249,7 @@ impl<S> Key<S> {
         let list = self.expect(written, written.value.as_array())?;
         let texts = list.iter().map(|item| {
             let text = item.get_ref().as_str().filter(|text| !text.contains('\0'))?;
-            Some(At {
-                value: text.to_owned(),
-                line: written.document().line(item.span().start),
-            })
+            Some(At::new(text.to_owned(), written.document().line(item.span().start)))
         });
         self.expect(written, texts.collect())
     }
@@ -264,13 +261,7 @@ impl<S> Key<S> {
         for (key, value) in self.expect(written, written.value.as_table())? {
             let line = document.line(key.span().start);
             match value.get_ref().as_str() {
-                Some(text) => pairs.push((
-                    key.get_ref().to_string(),
-                    At {
-                        value: text.to_owned(),
-                        line,
-                    },
-                )),
+                Some(text) => pairs.push((key.get_ref().to_string(), At::new(text.to_owned(), line))),
                 None => {
                     let shown = document.excerpt(value.span());
                     let text = shown.trim_matches('"');

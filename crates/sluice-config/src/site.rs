@@ -15,7 +15,7 @@ use super::pages;
 use super::route::{self, ROUTE};
 use super::route_lint::{ParsedRoute, SiteRoot};
 use super::section::address;
-use super::table::{Table, Written, expect_directory};
+use super::table::{Table, Written, set_directory};
 
 /// The index page of a site that names none.
 pub const INDEX: &str = "index.html";
@@ -92,9 +92,7 @@ pub(super) static SITE: Section<Draft> = Section {
             }
         }),
         Key::path("root", |site, path, written| {
-            expect_directory(written.document(), written.name, &written.at(path.clone()));
-            site.settings.root = Some(path);
-            Ok(())
+            set_directory(&mut site.settings.root, path, written)
         }),
         Key::table("tls", &SITE_TLS, |site, table| {
             let identity = SITE_TLS.read(table, Identity::default());
@@ -219,10 +217,7 @@ fn read_addresses(texts: Vec<At<String>>, written: &Written<'_>) -> Vec<At<Liste
 /// The host names, in lower case; invalid ones are reported and left out.
 fn read_hosts(names: Vec<At<String>>, written: &Written<'_>) -> Vec<At<String>> {
     written.each(names, |host, line| match check_host(host) {
-        Ok(()) => Ok(At {
-            value: host.to_lowercase(),
-            line,
-        }),
+        Ok(()) => Ok(At::new(host.to_lowercase(), line)),
         Err(message) => Err(format!("host \"{host}\": {message}")),
     })
 }

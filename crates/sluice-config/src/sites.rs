@@ -45,10 +45,7 @@ impl Sites {
         site.settings.hosts = hosts.into_iter().map(|host| host.value).collect();
         site.settings.listen = site.listen.iter().map(|address| address.value.clone()).collect();
         site.settings.client_authorities = std::mem::take(&mut site.authorities).finish(table);
-        self.sites.push(At {
-            value: site,
-            line: table.line,
-        });
+        self.sites.push(At::new(site, table.line));
     }
 
     /// Whether the site of a host is switched off.
@@ -123,10 +120,7 @@ impl Sites {
                 "[[site]] without hosts matches any host, as the one on {} does: give it hosts = [\"example.org\"]",
                 table.document.shown_line(*line)
             )),
-            None => self.any_host.push(At {
-                value: own,
-                line: table.line,
-            }),
+            None => self.any_host.push(At::new(own, table.line)),
         }
     }
 

@@ -180,6 +180,13 @@ pub(crate) fn expect_directory(document: &Document<'_>, name: &str, path: &At<Pa
     }
 }
 
+/// Sets a directory from which a route or site is served, and reports it as [`expect_directory`] does.
+pub(crate) fn set_directory(place: &mut Option<PathBuf>, path: PathBuf, written: &Written<'_>) -> Result<(), String> {
+    expect_directory(written.document(), written.name, &written.at(path.clone()));
+    *place = Some(path);
+    Ok(())
+}
+
 fn check_directory(document: &Document<'_>, name: &str, path: &At<PathBuf>) -> Result<(), String> {
     let shown = path.value.display();
     match document.files.kind(&path.value) {
@@ -197,10 +204,7 @@ fn check_directory(document: &Document<'_>, name: &str, path: &At<PathBuf>) -> R
 /// Reports that the directory in which a file is to be created does not exist.
 pub(crate) fn require_parent(document: &Document<'_>, name: &str, file: &At<PathBuf>) {
     if let Some(parent) = file.value.parent().map(Path::to_owned) {
-        let parent = At {
-            value: parent,
-            line: file.line,
-        };
+        let parent = At::new(parent, file.line);
         require_directory(document, name, &parent);
     }
 }
