@@ -205,22 +205,17 @@ fn last_offset(table: &DeTable<'_>) -> usize {
 /// The names in `use`, each once, with their places. Values of other types are reported where the key is read.
 fn names(table: &DeTable<'_>) -> Vec<(String, Range<usize>)> {
     let mut names: Vec<(String, Range<usize>)> = Vec::new();
-    let mut add = |value: &Spanned<DeValue<'_>>| {
+    let add = |value: &Spanned<DeValue<'_>>| {
         if let Some(name) = value.get_ref().as_str()
             && names.iter().all(|(other, _)| other != name)
         {
             names.push((name.to_owned(), value.span()));
         }
     };
-    match table.get("use") {
-        Some(list) if list.get_ref().is_array() => list
-            .get_ref()
-            .as_array()
-            .into_iter()
-            .flat_map(|list| list.iter())
-            .for_each(add),
-        Some(one) => add(one),
-        None => {}
+    let written = table.get("use");
+    match written.and_then(|written| written.get_ref().as_array()) {
+        Some(list) => list.iter().for_each(add),
+        None => written.into_iter().for_each(add),
     }
     names
 }

@@ -10,13 +10,9 @@ use super::table::Table;
 pub(super) static CONDITIONS: Section<Conditions> = Section {
     title: "[[site.route]].when",
     keys: &[
-        Key::words("method", |when, words, _| {
-            when.on_method(words.iter().map(String::as_str))
-        }),
-        Key::words("host", |when, words, _| when.on_host(words.iter().map(String::as_str))),
-        Key::words("client", |when, words, _| {
-            when.on_client(words.iter().map(String::as_str))
-        }),
+        Key::words("method", |when, words, _| when.on_method(words)),
+        Key::words("host", |when, words, _| when.on_host(words)),
+        Key::words("client", |when, words, _| when.on_client(words)),
         Key::choice(
             "scheme",
             &[

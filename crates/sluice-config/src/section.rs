@@ -64,72 +64,46 @@ impl<S> Key<S> {
     /// Checks a value and calls the setter. The error is a message about the value.
     fn set(&self, settings: &mut S, written: &Written<'_>) -> Result<(), String> {
         match &self.kind {
-            Kind::Text(set) => set(settings, self.read_text(written)?, written),
-            Kind::Path(set) => set(settings, self.read_path(written)?, written),
+            Kind::Text(set) => return set(settings, self.read_text(written)?, written),
+            Kind::Path(set) => return set(settings, self.read_path(written)?, written),
             Kind::WordOrPath(words, set) => match find(words, &self.read_text(written)?) {
-                Some(set_word) => {
-                    set_word(settings);
-                    Ok(())
-                }
-                None => set(settings, self.read_path(written)?, written),
+                Some(set_word) => set_word(settings),
+                None => return set(settings, self.read_path(written)?, written),
             },
-            Kind::Addresses(set) => set(settings, self.read_addresses(written)?, written),
-            Kind::Flag(set) => {
-                set(settings, self.expect(written, written.value.as_bool())?);
-                Ok(())
-            }
-            Kind::FlagOrWord(set, words) => {
-                match (
-                    written.value.as_bool(),
-                    written.value.as_str().and_then(|word| find(words, word)),
-                ) {
-                    (Some(is_on), _) => set(settings, is_on),
-                    (_, Some(set_word)) => set_word(settings),
-                    _ => return Err(self.wrong_type(written)),
+            Kind::Addresses(set) => return set(settings, self.read_addresses(written)?, written),
+            Kind::Flag(set) => set(settings, self.expect(written, written.value.as_bool())?),
+            Kind::FlagOrWord(set, words) => match (written.value.as_bool(), written.value.as_str()) {
+                (Some(is_on), _) => set(settings, is_on),
+                (None, word) => {
+                    let set_word = word.and_then(|word| find(words, word));
+                    self.expect(written, set_word)?(settings);
                 }
-                Ok(())
-            }
-            Kind::Texts(set) => set(settings, self.read_texts(written)?, written),
+            },
+            Kind::Texts(set) => return set(settings, self.read_texts(written)?, written),
             Kind::Words(set) => {
                 let words = match written.value.as_str() {
                     Some(_) => vec![self.read_text(written)?],
                     None => self.read_texts(written)?.into_iter().map(|text| text.value).collect(),
                 };
-                set(settings, words, written)
+                return set(settings, words, written);
             }
-            Kind::Pairs(set) => set(settings, self.read_pairs(written)?, written),
-            Kind::Number(_, bounds, set) => {
-                set(settings, self.read_number(bounds, written)?);
-                Ok(())
+            Kind::Pairs(set) => return set(settings, self.read_pairs(written)?, written),
+            Kind::Number(_, bounds, set) => set(settings, self.read_number(bounds, written)?),
+            Kind::Duration(bounds, set) => set(settings, duration(bounds, written)?),
+            Kind::Size(bounds, set) => set(settings, size(bounds, written)?),
+            Kind::Choice(words) => choice(words, written)?(settings),
+            Kind::Code(codes, set) => set(settings, self.read_code(codes, written)?),
+            Kind::TextOrTable(set, ..) if !written.value.is_table() => {
+                return set(settings, self.read_text(written)?, written);
             }
-            Kind::Duration(bounds, set) => {
-                set(settings, duration(bounds, written)?);
-                Ok(())
-            }
-            Kind::Size(bounds, set) => {
-                set(settings, size(bounds, written)?);
-                Ok(())
-            }
-            Kind::Choice(words) => {
-                let set_word = choice(words, written)?;
-                set_word(settings);
-                Ok(())
-            }
-            Kind::Code(codes, set) => {
-                set(settings, self.read_code(codes, written)?);
-                Ok(())
-            }
-            Kind::TextOrTable(set, ..) if !written.value.is_table() => set(settings, self.read_text(written)?, written),
-            Kind::TableOrOff(_, off, _) if written.value.as_bool() == Some(false) => {
-                off(settings);
-                Ok(())
-            }
+            Kind::TableOrOff(_, off, _) if written.value.as_bool() == Some(false) => off(settings),
             Kind::TextOrTable(_, section, read) | Kind::Table(section, read) | Kind::TableOrOff(section, _, read) => {
-                self.set_table(settings, section.title(), *read, written)
+                return self.set_table(settings, section.title(), *read, written);
             }
-            Kind::Tables(section, read) => self.set_tables(settings, section.title(), *read, written),
-            Kind::Named(section) => self.check_named(*section, written),
+            Kind::Tables(section, read) => return self.set_tables(settings, section.title(), *read, written),
+            Kind::Named(section) => return self.check_named(*section, written),
         }
+        Ok(())
     }
 
     fn set_table(
