@@ -7,7 +7,8 @@ use std::sync::Arc;
 use sluice_settings::rule::{BodyBounds, Expiry, FieldChange};
 
 use super::document::At;
-use super::key::{ANY, Key, Section, at_least, set};
+use super::key::{ANY, Key, Section, set};
+use super::limits::CLIENT_TIME;
 use super::table::Written;
 use sluice_settings::notation::parse_duration;
 
@@ -54,13 +55,9 @@ pub(super) static BODY_LIMITS: Section<BodyBounds> = Section {
     title: "[[site.route]].limits",
     keys: &[
         Key::size("body_size", ANY, |limits, size| limits.bytes_max = Some(size)),
-        Key::duration(
-            "body_timeout",
-            at_least(1, "no client is that fast"),
-            |limits, timeout| {
-                limits.timeout = Some(timeout);
-            },
-        ),
+        Key::duration("body_timeout", CLIENT_TIME, |limits, timeout| {
+            limits.timeout = Some(timeout);
+        }),
         Key::size("body_rate", ANY, |limits, rate| {
             limits.bytes_per_second_min = Some(rate);
         }),

@@ -2,8 +2,11 @@
 
 use sluice_settings::limits::Limits;
 
-use super::key::{ANY, Key, Section, at_least, between};
+use super::key::{ANY, Bounds, Key, Section, at_least, between};
 use super::section::to_usize;
+
+/// The bounds of a time that clients have.
+pub(super) const CLIENT_TIME: Bounds = at_least(1, "no client is that fast");
 
 pub(super) static LIMITS: Section<Limits> = Section {
     title: "[limits]",
@@ -29,28 +32,16 @@ pub(super) static LIMITS: Section<Limits> = Section {
             |limits, fields| limits.head_fields_max = to_usize(fields),
         ),
         Key::size("body_size", ANY, |limits, size| limits.body_bytes_max = size),
-        Key::duration(
-            "head_timeout",
-            at_least(1, "no client is that fast"),
-            |limits, timeout| {
-                limits.head_timeout = timeout;
-            },
-        ),
-        Key::duration(
-            "body_timeout",
-            at_least(1, "no client is that fast"),
-            |limits, timeout| {
-                limits.body_timeout = timeout;
-            },
-        ),
+        Key::duration("head_timeout", CLIENT_TIME, |limits, timeout| {
+            limits.head_timeout = timeout;
+        }),
+        Key::duration("body_timeout", CLIENT_TIME, |limits, timeout| {
+            limits.body_timeout = timeout;
+        }),
         Key::size("body_rate", ANY, |limits, rate| limits.body_bytes_per_second_min = rate),
-        Key::duration(
-            "send_timeout",
-            at_least(1, "no client is that fast"),
-            |limits, timeout| {
-                limits.send_timeout = timeout;
-            },
-        ),
+        Key::duration("send_timeout", CLIENT_TIME, |limits, timeout| {
+            limits.send_timeout = timeout;
+        }),
         Key::size("send_rate", ANY, |limits, rate| limits.send_bytes_per_second_min = rate),
         Key::duration("half_close_timeout", ANY, |limits, timeout| {
             limits.half_close_timeout = timeout;

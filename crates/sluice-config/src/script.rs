@@ -10,7 +10,7 @@ use super::engine::{
     APP, ENGINE, FRESH, PHP_ADMIN_VALUE, PHP_VALUE, VIRTUALENV, check_app, check_engines, report_missing_engines,
 };
 use super::interpreters::{INTERPRETERS, require_program, require_source};
-use super::key::{ANY, Key, Section, at_least, between, set};
+use super::key::{ANY, Bounds, Key, Section, at_least, between, set};
 use super::pool::{
     IDLE, LIFETIME, MAX, MEMORY_SOFT, MIN, PROCESSES, PROCTOR, QUEUE, QUEUE_TIMEOUT, REQUESTS, REQUESTS_PER_CLIENT,
     check_pool,
@@ -143,6 +143,9 @@ fn check_mode(script: &ScriptSettings, table: &Table<'_>, key: &'static str) {
     check_user(script, table);
 }
 
+/// The bounds of a time that scripts have.
+const SCRIPT_TIME: Bounds = at_least(1, "no script is that fast");
+
 pub(super) static SCRIPT: Section<Draft> = Section {
     title: "[[site.route]].script",
     keys: &[
@@ -193,20 +196,12 @@ pub(super) static SCRIPT: Section<Draft> = Section {
         VARIABLE_PREFIX,
         ENVIRONMENT,
         INHERIT,
-        Key::duration(
-            "reply_timeout",
-            at_least(1, "no script is that fast"),
-            |script, timeout| {
-                script.settings.timeouts.reply = timeout;
-            },
-        ),
-        Key::duration(
-            "output_timeout",
-            at_least(1, "no script is that fast"),
-            |script, timeout| {
-                script.settings.timeouts.output = timeout;
-            },
-        ),
+        Key::duration("reply_timeout", SCRIPT_TIME, |script, timeout| {
+            script.settings.timeouts.reply = timeout;
+        }),
+        Key::duration("output_timeout", SCRIPT_TIME, |script, timeout| {
+            script.settings.timeouts.output = timeout;
+        }),
         Key::duration(
             "deadline",
             at_least(1, "leave it out for no deadline"),
