@@ -11,9 +11,8 @@ use sluice_settings::rule::{
 };
 
 use super::agents::{LDAP_KEY, PAM_KEY, pam_without_settings};
-use super::description::Fallback::{Value, Words};
 use super::document::At;
-use super::key::{Bounds, Key, Kind, Section};
+use super::key::{Bounds, Key, Section, between, set};
 use super::table::Table;
 
 /// The longest time for which a verified password is remembered, and for which further ones are refused: a day.
@@ -189,179 +188,76 @@ impl Draft {
 
 pub(super) static ACCESS: Section<Draft> = Section {
     title: "[[site.route]].access",
-    text: "Restricts access to the answers. `allow` is for methods that only read (GET, HEAD, OPTIONS, PROPFIND …), `allow_write` for all others. \
-           See [Access control](../guides/access.md).",
     keys: &[
-        Key {
-            name: "realm",
-            kind: Kind::Text(|access, realm, _| {
-                if realm.is_empty() || !realm.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
-                    return Err("must be a name in printable ASCII, which browsers show, as in \"Staff\"".to_owned());
-                }
-                access.realm = realm;
-                Ok(())
-            }),
-            default: Value("\"Restricted\""),
-            text: "The name of the protected area, which browsers show. Browsers send a password again, without asking, for the same \
-                   realm.",
-            example: "\"Staff\"",
-        },
-        Key {
-            name: "users",
-            kind: Kind::Path(|access, path, _| {
-                access.source.users = Some(path);
-                Ok(())
-            }),
-            default: Words("none: no passwords are asked for"),
-            text: "The users file, in the format of Apache's htpasswd: a line `NAME:HASH` for each user, with hashes of argon2id, bcrypt or \
-                   SHA-crypt (`$5$`, `$6$`); `$apr1$` and `{SHA}` are accepted with a warning. `sluice passwd` changes it. It is read again \
-                   when it has changed.",
-            example: "\"users.htpasswd\"",
-        },
-        Key {
-            name: "agent",
-            kind: Kind::Text(|access, path, _| {
-                access.agent = Some(match OwnAgentKind::named(&path) {
-                    Some(kind) => AgentName::Own(kind),
-                    None if path.starts_with('/') => AgentName::Path(path),
-                    None => {
-                        return Err(
+        Key::text("realm", |access, realm, _| {
+            if realm.is_empty() || !realm.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
+                return Err("must be a name in printable ASCII, which browsers show, as in \"Staff\"".to_owned());
+            }
+            access.realm = realm;
+            Ok(())
+        }),
+        Key::path("users", |access, path, _| set(&mut access.source.users, path)),
+        Key::text("agent", |access, path, _| {
+            access.agent = Some(match OwnAgentKind::named(&path) {
+                Some(kind) => AgentName::Own(kind),
+                None if path.starts_with('/') => AgentName::Path(path),
+                None => {
+                    return Err(
                             "must be \"pam\", \"ldap\", or a path of this site, as in \"/agents/check\", for which a route has a script"
                                 .to_owned(),
                         );
-                    }
-                });
-                Ok(())
-            }),
-            default: Words("none, or `pam` or `ldap` if the route has settings for it"),
-            text: "The agent that checks passwords, instead of a users file: `pam` (accounts of the system), `ldap` (a directory server), or \
-                   the path of a script of mode `cgiplus` in this site, which may know tokens, too. See [Agents](../guides/access.md#agents).",
-            example: "\"/agents/check\"",
-        },
-        Key {
-            name: "agent_parameters",
-            kind: Kind::Text(|access, text, _| {
-                if text.contains(['\n', '\0']) {
-                    return Err("must be one line".to_owned());
                 }
-                access.agent_parameters = text;
-                Ok(())
-            }),
-            default: Words("none"),
-            text: "A text for the agent, which gets it as `AUTH_AGENT`.",
-            example: "\"ldaps://ldap.example.org\"",
-        },
+            });
+            Ok(())
+        }),
+        Key::text("agent_parameters", |access, text, _| {
+            if text.contains(['\n', '\0']) {
+                return Err("must be one line".to_owned());
+            }
+            access.agent_parameters = text;
+            Ok(())
+        }),
         PAM_KEY,
         LDAP_KEY,
-        Key {
-            name: "groups",
-            kind: Kind::Path(|access, path, _| {
-                access.source.groups = Some(path);
-                Ok(())
-            }),
-            default: Words("none"),
-            text: "The group file, in Apache's format: lines such as `staff: ann bob`. It is read again when it has changed.",
-            example: "\"groups\"",
-        },
-        Key {
-            name: "allow",
-            kind: Kind::Texts(|access, texts, _| {
-                access.allow = Some(values(texts));
-                Ok(())
-            }),
-            default: Value("[\"any-user\"]"),
-            text: "Who may read: `any-user`, `user:ann bob`, `group:staff`, `net:192.0.2.0/24 ::1`, `certificate:CN=ann,O=Example` (attributes of \
-                   the subject), `all`. One of the names in an entry must match. An entry with `!` before it excludes.",
-            example: "[\"any-user\", \"net:192.0.2.0/24\"]",
-        },
-        Key {
-            name: "allow_write",
-            kind: Kind::Texts(|access, texts, _| {
-                access.allow_write = Some(values(texts));
-                Ok(())
-            }),
-            default: Words("as `allow`"),
-            text: "Who may use the other methods, which change something (POST, PUT, DELETE …); written like `allow`.",
-            example: "[\"user:ann\"]",
-        },
-        Key {
-            name: "require",
-            kind: Kind::Choice(&[
+        Key::path("groups", |access, path, _| set(&mut access.source.groups, path)),
+        Key::texts("allow", |access, texts, _| set(&mut access.allow, values(texts))),
+        Key::texts("allow_write", |access, texts, _| {
+            set(&mut access.allow_write, values(texts))
+        }),
+        Key::choice(
+            "require",
+            &[
                 ("any", |access| access.require = Require::Any),
                 ("all", |access| access.require = Require::All),
-            ]),
-            default: Value("\"any\""),
-            text: "Whether `any` of the entries must match, or `all` of them (nginx: `satisfy`; Apache: `RequireAny`, `RequireAll`).",
-            example: "\"all\"",
-        },
-        Key {
-            name: "clear_text",
-            kind: Kind::Flag(|access, is_allowed| access.clear_text = is_allowed),
-            default: Value("false"),
-            text: "Whether passwords are accepted over http, too. Otherwise a request in clear text that needs a password gets 403, \
-                   unless it comes from this machine.",
-            example: "true",
-        },
-        Key {
-            name: "verdict_lifetime",
-            kind: Kind::Duration(up_to_a_day(0), |access, time| access.verdict_lifetime = time),
-            default: Value("\"5m\""),
-            text: "How long a verified password is remembered (as a MAC under a key of the process), so that not every request is hashed. A \
-                   change of the files ends it at once.",
-            example: "\"1m\"",
-        },
-        Key {
-            name: "failures",
-            kind: Kind::Number {
-                unit: "wrong passwords",
-                bounds: Bounds {
-                    least: 1,
-                    most: 1_000_000,
-                    hint: "",
-                },
-                set: |access, failures| access.failures_max = u32::try_from(failures).unwrap_or(u32::MAX),
-            },
-            default: Value("10"),
-            text: "Number of wrong passwords for one user from one address after which this user is refused from there (429). After ten \
-                   times as many from one address, all users are.",
-            example: "5",
-        },
-        Key {
-            name: "refused_for",
-            kind: Kind::Duration(up_to_a_day(1000), |access, time| access.refused_for = time),
-            default: Value("\"5m\""),
-            text: "How long users are refused, after the last wrong password.",
-            example: "\"1h\"",
-        },
-        Key {
-            name: "certificate_user",
-            kind: Kind::Flag(|access, is_user| access.source.certificate_user = is_user),
-            default: Value("false"),
-            text: "Whether the common name (CN) of a verified [client certificate](../guides/tls.md#client-certificates) is the user.",
-            example: "true",
-        },
-        Key {
-            name: "remote_user_from",
-            kind: Kind::Text(|access, name, _| {
-                let field = HeaderName::from_bytes(name.as_bytes());
-                access.source.remote_user_from =
-                    Some(field.map_err(|_| "must be the name of a field, as in \"X-Remote-User\"".to_owned())?);
-                Ok(())
-            }),
-            default: Words("none"),
-            text: "The field in which a [trusted proxy](../guides/addresses.md) names the user that it has authenticated. The field is \
-                   removed from the requests of other clients.",
-            example: "\"X-Remote-User\"",
-        },
+            ],
+        ),
+        Key::flag("clear_text", |access, is_allowed| access.clear_text = is_allowed),
+        Key::duration("verdict_lifetime", up_to_a_day(0), |access, time| {
+            access.verdict_lifetime = time;
+        }),
+        Key::number(
+            "failures",
+            "wrong passwords",
+            between(1, 1_000_000, ""),
+            |access, failures| access.failures_max = u32::try_from(failures).unwrap_or(u32::MAX),
+        ),
+        Key::duration("refused_for", up_to_a_day(1000), |access, time| {
+            access.refused_for = time;
+        }),
+        Key::flag("certificate_user", |access, is_user| {
+            access.source.certificate_user = is_user;
+        }),
+        Key::text("remote_user_from", |access, name, _| {
+            let field = HeaderName::from_bytes(name.as_bytes());
+            access.source.remote_user_from =
+                Some(field.map_err(|_| "must be the name of a field, as in \"X-Remote-User\"".to_owned())?);
+            Ok(())
+        }),
     ],
 };
 
 const fn up_to_a_day(least: u64) -> Bounds {
-    Bounds {
-        least,
-        most: DAY_MILLIS,
-        hint: "",
-    }
+    between(least, DAY_MILLIS, "")
 }
 
 fn values(texts: Vec<At<String>>) -> Vec<String> {

@@ -23,13 +23,10 @@ const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6A
 
 /// The warnings about the access rules of all routes, each one line.
 pub(super) fn warnings(settings: &Settings) -> Vec<String> {
-    let routes = settings.sites.iter().flat_map(|site| &site.routes);
-    let rules: Vec<&AccessSettings> = routes
-        .filter_map(|route| match &route.changes.access.own {
-            Some(AccessUse::Limited(access)) => Some(&**access),
-            _ => None,
-        })
-        .collect();
+    let rules = settings.routes().filter_map(|route| match &route.changes.access.own {
+        Some(AccessUse::Limited(access)) => Some(&**access),
+        _ => None,
+    });
     // Several routes may have the same files.
     let mut lines = BTreeSet::new();
     for access in rules {

@@ -1,7 +1,6 @@
 //! `[[site.route]].access.pam` and `.ldap`: the settings of the authentication agents that come with the server.
 //!
-//! An agent gets them as one text, `NAME=VALUE` separated by tabs (`sdk/agents/agent.c`). Not here: where the agents are and how they run
-//! (`sluice_script::own_agent`).
+//! An agent gets them as one text, `NAME=VALUE` separated by tabs (`sdk/agents/agent.c`).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,10 +8,9 @@ use std::time::Duration;
 use sluice_settings::rule::{AgentProgram, AgentSettings, OwnAgent, OwnAgentKind};
 
 use super::access::Draft;
-use super::description::Fallback::{Required, Value, Words};
 use super::document::Document;
 use super::file_kind::FileKind;
-use super::key::{Bounds, Key, Kind, Nested, Section};
+use super::key::{Key, Section, between};
 use super::section::to_usize;
 use super::table::{Table, Written};
 
@@ -79,7 +77,7 @@ fn take(agent: &mut AgentDraft, text: String, written: &Written<'_>) -> Result<(
 /// Takes a setting that is a file, which must exist.
 fn take_path(agent: &mut AgentDraft, path: &Path, written: &Written<'_>) -> Result<(), String> {
     let text = path.to_str().map(str::to_owned);
-    if let FileKind::Missing(reason) | FileKind::Denied(reason) = (written.document().inspect)(path) {
+    if let FileKind::Missing(reason) | FileKind::Denied(reason) = written.document().files.kind(path) {
         let message = format!("{}: {}: {reason}", written.name, path.display());
         written.document().report_missing(written.line, message);
     }
@@ -136,89 +134,40 @@ fn take_servers(agent: &mut AgentDraft, servers: &[String], written: &Written<'_
     take(agent, servers.join(" "), written)
 }
 
-const TIMEOUT: Key<AgentDraft> = Key {
-    name: "timeout",
-    kind: Kind::Duration(
-        Bounds {
-            least: 100,
-            most: 300_000,
-            hint: "",
-        },
-        |agent, time| agent.timeout = time,
-    ),
-    default: Value("\"10s\""),
-    text: "How long an answer may take. After that time the visitor gets 502, or 504 if the process is stuck, which is then killed.",
-    example: "\"3s\"",
-};
+const TIMEOUT: Key<AgentDraft> =
+    Key::duration("timeout", between(100, 300_000, ""), |agent, time| agent.timeout = time);
 
-const PROCESSES: Key<AgentDraft> = Key {
-    name: "processes",
-    kind: Kind::Number {
-        unit: "processes",
-        bounds: Bounds {
-            least: 1,
-            most: 1000,
-            hint: "",
-        },
-        set: |agent, count| agent.processes_max = to_usize(count),
-    },
-    default: Value("4"),
-    text: "Greatest number of processes of the agent, and so of passwords that are verified at once. Processes are started when they are \
-           needed.",
-    example: "8",
-};
+const PROCESSES: Key<AgentDraft> = Key::number("processes", "processes", between(1, 1000, ""), |agent, count| {
+    agent.processes_max = to_usize(count);
+});
 
 static PAM: Section<AgentDraft> = Section {
     title: "[[site.route]].access.pam",
-    text: "The settings of `agent = \"pam\"`: accounts of the system, by the modules of PAM. See \
-           [System accounts](../guides/access.md#system-accounts-pam).",
     keys: &[
-        Key {
-            name: "service",
-            kind: Kind::Text(|agent: &mut AgentDraft, name, written| {
-                let is_name = name
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
-                if !is_name || name.starts_with('.') {
-                    return Err("must be the name of a file in /etc/pam.d, as in \"sluice\"".to_owned());
-                }
-                take(agent, name, written)
-            }),
-            default: Words("`sluice`"),
-            text: "The name of the service: `/etc/pam.d/NAME` says which modules are asked.",
-            example: "\"intranet\"",
-        },
-        Key {
-            name: "directory",
-            kind: Kind::Path(|agent, path, written| {
-                take_path(agent, &path, written)?;
-                agent.directory = Some(path);
-                Ok(())
-            }),
-            default: Words("`/etc/pam.d`, and the other directories of the system"),
-            text: "The directory of the service's file.",
-            example: "\"pam.d\"",
-        },
+        Key::text("service", |agent: &mut AgentDraft, name, written| {
+            let is_name = name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+            if !is_name || name.starts_with('.') {
+                return Err("must be the name of a file in /etc/pam.d, as in \"sluice\"".to_owned());
+            }
+            take(agent, name, written)
+        }),
+        Key::path("directory", |agent, path, written| {
+            take_path(agent, &path, written)?;
+            agent.directory = Some(path);
+            Ok(())
+        }),
         TIMEOUT,
         PROCESSES,
     ],
 };
 
-pub(super) const PAM_KEY: Key<Draft> = Key {
-    name: "pam",
-    kind: Kind::Table(&Nested {
-        section: &PAM,
-        off: None,
-        begin: |_: &Draft, _| AgentDraft::new(),
-        end: |access, agent, table| {
-            check_service(&agent, table.line, table.document);
-            access.own_agents.push(agent.finish(OwnAgentKind::Pam, table.document));
-        },
-    }),
-    default: Words("none"),
-    text: "The settings of `agent = \"pam\"`.",
-    example: "{ service = \"intranet\" }",
-};
+pub(super) const PAM_KEY: Key<Draft> = Key::table("pam", &PAM, |access, table| {
+    let agent = PAM.read(table, AgentDraft::new());
+    check_service(&agent, table.line, table.document);
+    access.own_agents.push(agent.finish(OwnAgentKind::Pam, table.document));
+});
 
 /// `agent = "pam"` alone, in the section with this key.
 pub(super) fn pam_without_settings(table: &Table<'_>) -> AgentSettings {
@@ -234,8 +183,7 @@ fn check_service(agent: &AgentDraft, line: usize, document: &Document<'_>) {
         Some(directory) => vec![directory.clone()],
         None => PAM_DIRECTORIES.iter().map(PathBuf::from).collect(),
     };
-    let inspect = document.inspect;
-    let is_missing = |directory: &PathBuf| matches!(inspect(&directory.join(service)), FileKind::Missing(_));
+    let is_missing = |directory: &PathBuf| document.is_missing(&directory.join(service));
     if directories.iter().all(is_missing) {
         let message = format!(
             "pam: the service \"{service}\" has no file ({}): write one, with a line as \"auth required pam_unix.so\" and one as \"account required \
@@ -248,126 +196,40 @@ fn check_service(agent: &AgentDraft, line: usize, document: &Document<'_>) {
 
 static LDAP: Section<AgentDraft> = Section {
     title: "[[site.route]].access.ldap",
-    text: "The settings of `agent = \"ldap\"`: the users of a directory server. See [LDAP](../guides/access.md#ldap).",
     keys: &[
-        Key {
-            name: "server",
-            kind: Kind::Words(|agent: &mut AgentDraft, servers, written| take_servers(agent, &servers, written)),
-            default: Required,
-            text: "The directory server, or several, which are tried in this order: `ldaps://NAME`, `ldap://NAME` with StartTLS, or `ldapi://SOCKET` \
-                   on this machine.",
-            example: "\"ldaps://ldap2.example.org\"",
-        },
-        Key {
-            name: "base",
-            kind: Kind::Text(take_entry),
-            default: Words("none: needed without `user_dn`"),
-            text: "The entry below which the users are.",
-            example: "\"ou=staff,dc=example,dc=org\"",
-        },
-        Key {
-            name: "filter",
-            kind: Kind::Text(take_filter),
-            default: Words("`(uid=%u)`"),
-            text: "Finds the entry of a user (RFC 4515). `%u` is the name, with its special characters escaped.",
-            example: "\"(&(objectClass=person)(mail=%u))\"",
-        },
-        Key {
-            name: "bind_dn",
-            kind: Kind::Text(take),
-            default: Words("none: the search is anonymous"),
-            text: "The entry with which the agent binds to search users and groups.",
-            example: "\"cn=web,dc=example,dc=org\"",
-        },
-        Key {
-            name: "bind_password_file",
-            kind: Kind::Path(|agent, path, written| {
-                take_path(agent, &path, written)?;
-                agent.password_file = Some(path);
-                Ok(())
-            }),
-            default: Words("none: needed with `bind_dn`"),
-            text: "A file whose first line is the password of `bind_dn`. It should be readable by the server's user only, and is never sent to clients.",
-            example: "\"ldap.secret\"",
-        },
-        Key {
-            name: "user_dn",
-            kind: Kind::Text(take_template),
-            default: Words("none: users are searched"),
-            text: "The name of a user's entry, with `%u` for the name of the user, instead of a search: `uid=%u,ou=people,dc=example,dc=org`, or for Active \
-                   Directory `%u@example.org`.",
-            example: "\"uid=%u,ou=people,dc=example,dc=org\"",
-        },
-        Key {
-            name: "name_attribute",
-            kind: Kind::Text(take),
-            default: Words(
-                "the attribute that `filter` compares with `%u`; with `user_dn`, what the server says of who is bound",
-            ),
-            text: "The attribute of a user's entry whose first value is REMOTE_USER, and the name in rules. The spelling is that of the directory: a user \
-                   who logs in as `ANN` is `ann`.",
-            example: "\"uid\"",
-        },
-        Key {
-            name: "group_base",
-            kind: Kind::Text(take_entry),
-            default: Words("none: the directory names no groups"),
-            text: "The entry below which the groups are.",
-            example: "\"ou=groups,dc=example,dc=org\"",
-        },
-        Key {
-            name: "group_filter",
-            kind: Kind::Text(take_filter),
-            default: Words("`(|(member=%d)(uniqueMember=%d)(memberUid=%u))`"),
-            text: "Finds the groups of a user. `%d` is the name of the user's entry, `%u` the name of the user.",
-            example: "\"(member=%d)\"",
-        },
-        Key {
-            name: "group_attribute",
-            kind: Kind::Text(take),
-            default: Words("`cn`"),
-            text: "The attribute of a group's entry whose first value is the name in `group:` entries.",
-            example: "\"ou\"",
-        },
-        Key {
-            name: "ca_file",
-            kind: Kind::Path(|agent, path, written| take_path(agent, &path, written)),
-            default: Words("the certificates of the system"),
-            text: "Certificates of the authorities that may sign the certificate of the directory server, as PEM.",
-            example: "\"ldap-ca.pem\"",
-        },
-        Key {
-            name: "clear_text",
-            kind: Kind::Flag(|agent, is_allowed| {
-                if is_allowed {
-                    agent.values.push(("clear_text", "1".to_owned()));
-                }
-            }),
-            default: Value("false"),
-            text: "Whether passwords are sent to `ldap://` without TLS, which everybody on the way can read.",
-            example: "true",
-        },
+        Key::required(Key::words("server", |agent: &mut AgentDraft, servers, written| {
+            take_servers(agent, &servers, written)
+        })),
+        Key::text("base", take_entry),
+        Key::text("filter", take_filter),
+        Key::text("bind_dn", take),
+        Key::path("bind_password_file", |agent, path, written| {
+            take_path(agent, &path, written)?;
+            agent.password_file = Some(path);
+            Ok(())
+        }),
+        Key::text("user_dn", take_template),
+        Key::text("name_attribute", take),
+        Key::text("group_base", take_entry),
+        Key::text("group_filter", take_filter),
+        Key::text("group_attribute", take),
+        Key::path("ca_file", |agent, path, written| take_path(agent, &path, written)),
+        Key::flag("clear_text", |agent, is_allowed| {
+            if is_allowed {
+                agent.values.push(("clear_text", "1".to_owned()));
+            }
+        }),
         TIMEOUT,
         PROCESSES,
     ],
 };
 
-pub(super) const LDAP_KEY: Key<Draft> = Key {
-    name: "ldap",
-    kind: Kind::Table(&Nested {
-        section: &LDAP,
-        off: None,
-        begin: |_: &Draft, _| AgentDraft::new(),
-        end: |access, agent, table| {
-            if check_ldap(&agent, table) {
-                access.own_agents.push(agent.finish(OwnAgentKind::Ldap, table.document));
-            }
-        },
-    }),
-    default: Words("none"),
-    text: "The settings of `agent = \"ldap\"`.",
-    example: "{ server = \"ldaps://ldap.example.org\", base = \"dc=example,dc=org\" }",
-};
+pub(super) const LDAP_KEY: Key<Draft> = Key::table("ldap", &LDAP, |access, table| {
+    let agent = LDAP.read(table, AgentDraft::new());
+    if check_ldap(&agent, table) {
+        access.own_agents.push(agent.finish(OwnAgentKind::Ldap, table.document));
+    }
+});
 
 /// Reports settings of a directory server that do not go together.
 fn check_ldap(agent: &AgentDraft, table: &Table<'_>) -> bool {

@@ -1,6 +1,4 @@
 //! The lines of blocks, for messages about keys in them: such a message is about a route or site that does not have the line.
-//!
-//! Not here: what a route or site gets of a block (`blocks`).
 
 use std::cell::RefCell;
 use std::ops::RangeInclusive;

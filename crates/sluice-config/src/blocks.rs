@@ -1,8 +1,8 @@
 //! `[blocks.NAME]`: keys that several routes or sites share, and `use`, which puts them there.
 //!
-//! Blocks are replaced before sections are read, so that a section reads the keys of a block as its own. A value keeps the file and line of
-//! the block: the spans of a block of the main file get `OF_MAIN` added where an included file uses it. Blocks of the main file
-//! are for all files, those of an included file for this file alone. Not here: the keys of routes and sites (`route`, `site`).
+//! Blocks are replaced before sections are read, so that a section reads the keys of a block as its own. A value keeps
+//! the file and line of the block: the spans of a block of the main file get `OF_MAIN` added where an included file
+//! uses it. Blocks of the main file are for all files, those of an included file for this file alone.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -10,9 +10,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeArray, DeString, DeTable, DeValue};
 
-use super::description::Fallback::Words;
 use super::document::{Document, OF_MAIN};
-use super::key::{Key, Kind, Section};
+use super::key::{Key, Section};
 use super::suggest;
 
 /// Blocks that use each other, one within the other, at most.
@@ -20,21 +19,8 @@ const DEPTH_MAX: usize = 16;
 
 pub(super) static BLOCK: Section<()> = Section {
     title: "[blocks.NAME]",
-    text: "Keys that several [routes](#siteroute) or [sites](#site) share; `use = \"NAME\"` puts them there. All keys of a route or a site are possible. Keys of the route or site \
-           itself win over those of its blocks; tables are merged key by key, other values are replaced, and the routes of a block of a site come before the site's own. Relative \
-           paths start from the directory of the file with the block. Blocks of the main file are for included files, too; those of an \
-           included file are for this file alone. [Routes](../guides/routes.md#blocks) has examples.",
-    keys: &[Key {
-        name: "use",
-        kind: Kind::Words(|_, _, _| Ok(())),
-        default: Words("none"),
-        text: "Other blocks, whose keys this one has, too; its own keys win.",
-        example: "\"security\"",
-    }],
+    keys: &[Key::words("use", |_, _, _| Ok(()))],
 };
-
-/// The description of `use` in a route or site.
-pub(super) const USE_TEXT: &str = "[Blocks](#blocksname) whose keys this one has, too. Its own keys win; of several blocks with the same key the last.";
 
 /// The blocks of a file.
 pub(super) struct Blocks<'t> {
@@ -219,22 +205,17 @@ fn last_offset(table: &DeTable<'_>) -> usize {
 /// The names in `use`, each once, with their places. Values of other types are reported where the key is read.
 fn names(table: &DeTable<'_>) -> Vec<(String, Range<usize>)> {
     let mut names: Vec<(String, Range<usize>)> = Vec::new();
-    let mut add = |value: &Spanned<DeValue<'_>>| {
+    let add = |value: &Spanned<DeValue<'_>>| {
         if let Some(name) = value.get_ref().as_str()
             && names.iter().all(|(other, _)| other != name)
         {
             names.push((name.to_owned(), value.span()));
         }
     };
-    match table.get("use") {
-        Some(list) if list.get_ref().is_array() => list
-            .get_ref()
-            .as_array()
-            .into_iter()
-            .flat_map(|list| list.iter())
-            .for_each(add),
-        Some(one) => add(one),
-        None => {}
+    let written = table.get("use");
+    match written.and_then(|written| written.get_ref().as_array()) {
+        Some(list) => list.iter().for_each(add),
+        None => written.into_iter().for_each(add),
     }
     names
 }

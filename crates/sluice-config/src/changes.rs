@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use sluice_settings::rule::{BodyBounds, Expiry, FieldChange};
 
-use super::description::Fallback::{self, Words};
 use super::document::At;
-use super::key::{ANY, Key, Kind, Section, at_least};
+use super::key::{ANY, Key, Section, set};
+use super::limits::CLIENT_TIME;
 use super::table::Written;
 use sluice_settings::notation::parse_duration;
 
@@ -29,81 +29,40 @@ impl Fields {
 
 pub(super) static HEADERS: Section<Fields> = Section {
     title: "[[site.route]].headers",
-    text: "Changes the head of responses: fields are first removed, then set, then added. The server controls the fields that \
-           describe how a message is sent (Content-Length, Content-Encoding, Connection …). `ETag` and `Last-Modified` can be \
-           removed but not set; `Vary` can only be added to.",
     keys: &[
-        Key {
-            name: "set",
-            kind: Kind::Pairs(|fields, pairs, written| {
-                fields.set = read_set(&pairs, written);
-                Ok(())
-            }),
-            default: Words("none"),
-            text: "Fields that get this value, replacing any other.",
-            example: "{ X-Content-Type-Options = \"nosniff\" }",
-        },
-        Key {
-            name: "add",
-            kind: Kind::Pairs(|fields, pairs, written| {
-                for (name, value) in pairs {
-                    match FieldChange::add(&name, &value.value) {
-                        Ok(change) => fields.add.push(change),
-                        Err(message) => written.document().report(value.line, format!("add: {message}")),
-                    }
+        Key::pairs("set", |fields, pairs, written| {
+            set(&mut fields.set, read_set(&pairs, written))
+        }),
+        Key::pairs("add", |fields, pairs, written| {
+            for (name, value) in pairs {
+                match FieldChange::add(&name, &value.value) {
+                    Ok(change) => fields.add.push(change),
+                    Err(message) => written.document().report(value.line, format!("add: {message}")),
                 }
-                Ok(())
-            }),
-            default: Words("none"),
-            text: "Values that are added to those already present.",
-            example: "{ Link = \"</style.css>; rel=preload\" }",
-        },
-        Key {
-            name: "remove",
-            kind: Kind::Words(|fields, names, _| {
-                for name in names {
-                    fields.remove.push(FieldChange::remove(&name)?);
-                }
-                Ok(())
-            }),
-            default: Words("none"),
-            text: "Fields that are removed.",
-            example: "[\"X-Powered-By\"]",
-        },
+            }
+            Ok(())
+        }),
+        Key::words("remove", |fields, names, _| {
+            for name in names {
+                fields.remove.push(FieldChange::remove(&name)?);
+            }
+            Ok(())
+        }),
     ],
 };
 
 pub(super) static BODY_LIMITS: Section<BodyBounds> = Section {
     title: "[[site.route]].limits",
-    text: "Other limits for such requests than those of `[limits]`.",
     keys: &[
-        Key {
-            name: "body_size",
-            kind: Kind::Size(ANY, |limits, size| limits.bytes_max = Some(size)),
-            default: AS_SERVER,
-            text: "Largest body of a request. A larger one gets 413.",
-            example: "\"4GiB\"",
-        },
-        Key {
-            name: "body_timeout",
-            kind: Kind::Duration(at_least(1, "no client is that fast"), |limits, timeout| {
-                limits.timeout = Some(timeout);
-            }),
-            default: AS_SERVER,
-            text: "Longest time without a byte of a request body. After it: 408.",
-            example: "\"5m\"",
-        },
-        Key {
-            name: "body_rate",
-            kind: Kind::Size(ANY, |limits, rate| limits.bytes_per_second_min = Some(rate)),
-            default: AS_SERVER,
-            text: "Lowest average rate of a request body, in bytes per second; 0 for no limit. Below it: 408.",
-            example: "\"4KiB\"",
-        },
+        Key::size("body_size", ANY, |limits, size| limits.bytes_max = Some(size)),
+        Key::duration("body_timeout", CLIENT_TIME, |limits, timeout| {
+            limits.timeout = Some(timeout);
+        }),
+        Key::size("body_rate", ANY, |limits, rate| {
+            limits.bytes_per_second_min = Some(rate);
+        }),
     ],
 };
-
-const AS_SERVER: Fallback = Words("as in `[limits]`");
 
 /// Parses the key `expires`.
 pub(super) fn parse_expiry(text: &str) -> Result<Expiry, String> {

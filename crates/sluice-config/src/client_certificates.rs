@@ -1,7 +1,4 @@
 //! Client certificates of addresses and sites: the keys that both have, and whether addresses and sites go together.
-//!
-//! Here: what can be known from the configuration alone. Not here: the content of the files (`sluice_net`), and the keys of routes
-//! (`route`, `conditions`).
 
 use std::path::PathBuf;
 
@@ -12,11 +9,6 @@ use super::table::{Table, Written, require_file};
 
 /// The key `client_authorities`.
 pub(super) const AUTHORITIES: &str = "client_authorities";
-
-/// The description of the key `client_crl`.
-pub(super) const CRL_TEXT: &str = "Revocation lists of these authorities, files in PEM or DER format; several lists may be in one file. A \
-     certificate is then accepted only if its issuer has a list here, the list has not expired, and the certificate is not in it. Lists \
-     are reloaded when the files change.";
 
 /// `client_authorities` and `client_crl` while they are read.
 #[derive(Default)]
@@ -35,16 +27,13 @@ impl Authorities {
 
     /// Reads the key `client_crl`.
     pub(super) fn set_lists(&mut self, files: Vec<At<String>>, written: &Written<'_>) {
-        for file in files {
-            let path = written.document().resolve(file.line, &file.value);
+        self.revocation_lists = written.each(files, |file, line| {
+            let path = written.document().resolve(line, file);
             match require_file(written, &path) {
-                Ok(()) => self.revocation_lists.push(path),
-                Err(message) => {
-                    let message = format!("client_crl \"{}\": {message}", file.value.escape_debug());
-                    written.document().report(file.line, message);
-                }
+                Ok(()) => Ok(path),
+                Err(message) => Err(format!("client_crl \"{}\": {message}", file.escape_debug())),
             }
-        }
+        });
     }
 
     /// The settings; `None` without authorities.

@@ -3,91 +3,39 @@
 use sluice_http::encoding::Encoding;
 use sluice_settings::{CompressionSettings, Precompressed};
 
-use super::description::Fallback::{self, Value, Words};
 use super::document::At;
-use super::key::{ANY, Key, Kind, Section};
+use super::key::{ANY, Key, Section, set};
 use super::media_type::is_token;
 use super::table::Written;
 
 pub(super) static COMPRESSION: Section<CompressionSettings> = Section {
     title: "[compression]",
-    text: "Compression for clients that accept it (`Accept-Encoding`). See the [guide](../guides/compression.md).",
-    keys: &[
-        encodings(Value("[\"br\", \"zstd\", \"gzip\"]")),
-        types(Words(
-            "text, JSON, XML, JavaScript, SVG, WebAssembly and other compressible types",
-        )),
-        least_size(Value("\"1KiB\"")),
-        files(Value("\"on\"")),
-    ],
+    keys: &[ENCODINGS, TYPES, LEAST_SIZE, FILES],
 };
 
 pub(super) static SITE_COMPRESSION: Section<CompressionSettings> = Section {
     title: "[site.compression]",
-    text: "The same for one site. Keys that are absent are taken from `[compression]`.",
-    keys: &[
-        encodings(AS_SERVER),
-        types(AS_SERVER),
-        least_size(AS_SERVER),
-        files(AS_SERVER),
-    ],
+    keys: &[ENCODINGS, TYPES, LEAST_SIZE, FILES],
 };
 
-const AS_SERVER: Fallback = Words("as in `[compression]`");
+const ENCODINGS: Key<CompressionSettings> = Key::texts("encodings", |settings, names, written| {
+    set(&mut settings.encodings, read_encodings(names, written)?)
+});
 
-const fn encodings(default: Fallback) -> Key<CompressionSettings> {
-    Key {
-        name: "encodings",
-        kind: Kind::Texts(|settings, names, written| {
-            settings.encodings = read_encodings(&names, written)?;
-            Ok(())
-        }),
-        default,
-        text: "The content codings that are used: `br`, `zstd`, `gzip`. If a client prefers several of them equally, the first in this \
-               list is used.",
-        example: "[\"zstd\", \"gzip\"]",
-    }
-}
+const TYPES: Key<CompressionSettings> = Key::texts("types", |settings, types, written| {
+    set(&mut settings.types, read_types(types, written))
+});
 
-const fn types(default: Fallback) -> Key<CompressionSettings> {
-    Key {
-        name: "types",
-        kind: Kind::Texts(|settings, types, written| {
-            settings.types = read_types(types, written);
-            Ok(())
-        }),
-        default,
-        text: "The media types that are compressed, without parameters; `*` matches any characters. The list replaces the default, \
-               which is in the guide.",
-        example: "[\"text/*\", \"application/*+json\"]",
-    }
-}
+const LEAST_SIZE: Key<CompressionSettings> = Key::size("least_size", ANY, |settings, size| settings.least_bytes = size);
 
-const fn least_size(default: Fallback) -> Key<CompressionSettings> {
-    Key {
-        name: "least_size",
-        kind: Kind::Size(ANY, |settings, size| settings.least_bytes = size),
-        default,
-        text: "Smallest size that is compressed, if the size is known. Smaller content fits into one packet anyway.",
-        example: "256",
-    }
-}
-
-const fn files(default: Fallback) -> Key<CompressionSettings> {
-    Key {
-        name: "files",
-        kind: Kind::Choice(&[
-            ("on", |settings| settings.files = Precompressed::OnDemand),
-            ("stored", |settings| settings.files = Precompressed::Static),
-            ("off", |settings| settings.files = Precompressed::Off),
-        ]),
-        default,
-        text: "Compression of files. `on`: `NAME.br`, `NAME.zst` or `NAME.gz` next to `NAME` is sent if it exists, or else the file is \
-               compressed and the result kept in the file cache. `stored`: only such existing files are used. `off`: every file is \
-               sent uncompressed.",
-        example: "\"stored\"",
-    }
-}
+const FILES: Key<CompressionSettings> = Key::choice(
+    "files",
+    &[
+        ("on", |settings| settings.files = Precompressed::OnDemand),
+        ("stored", |settings| settings.files = Precompressed::Static),
+        ("off", |settings| settings.files = Precompressed::Off),
+    ],
+);
 
 /// Compresses nothing.
 pub(super) fn switch_off(settings: &mut CompressionSettings) {
@@ -103,35 +51,34 @@ pub(super) fn for_site(server: &CompressionSettings) -> CompressionSettings {
     settings
 }
 
-fn read_encodings(names: &[At<String>], written: &Written<'_>) -> Result<Vec<Encoding>, String> {
+fn read_encodings(names: Vec<At<String>>, written: &Written<'_>) -> Result<Vec<Encoding>, String> {
     if names.is_empty() {
         return Err("an empty list compresses nothing: write compression = false for that".to_owned());
     }
-    let mut encodings = Vec::new();
-    for name in names {
-        let report = |message: &str| {
-            let message = format!("encodings: \"{}\": {message}", name.value.escape_debug());
-            written.document().report(name.line, message);
+    let mut seen = Vec::new();
+    Ok(written.each(names, |name, _| {
+        let mistake = match name.parse() {
+            Ok(encoding) if seen.contains(&encoding) => "is listed twice: remove one",
+            Ok(encoding) => {
+                seen.push(encoding);
+                return Ok(encoding);
+            }
+            Err(message) => message,
         };
-        match name.value.parse() {
-            Ok(encoding) if encodings.contains(&encoding) => report("is listed twice: remove one"),
-            Ok(encoding) => encodings.push(encoding),
-            Err(message) => report(message),
-        }
-    }
-    Ok(encodings)
+        Err(format!("encodings: \"{}\": {mistake}", name.escape_debug()))
+    }))
 }
 
 fn read_types(types: Vec<At<String>>, written: &Written<'_>) -> Vec<String> {
-    for kind in types.iter().filter(|kind| !is_pattern(&kind.value)) {
-        let message = format!(
+    written.each(types, |kind, _| match is_pattern(kind) {
+        true => Ok(kind.to_ascii_lowercase()),
+        false => Err(format!(
             "types: \"{}\": is not a media type without parameters, as in \"text/html\", \"text/*\" or \"application/*+json\"",
-            kind.value.escape_debug()
-        );
-        written.document().report(kind.line, message);
-    }
-    types.into_iter().map(|kind| kind.value.to_ascii_lowercase()).collect()
+            kind.escape_debug()
+        )),
+    })
 }
+
 /// Whether a text is `type/subtype` with one `*` at most, or `*/*`.
 fn is_pattern(text: &str) -> bool {
     if text == "*/*" {

@@ -1,7 +1,6 @@
 //! Warnings about limits of scripts that this system, or this user, cannot apply: their scripts would not be started.
 //!
-//! `check` may be run by another user than the server, so these are warnings. Not here: keys that contradict each other
-//! (`script_limits`).
+//! `check` may be run by another user than the server, so these are warnings.
 
 use std::path::Path;
 
@@ -10,12 +9,9 @@ use sluice_settings::{RouteSettings, ScriptLimits, ScriptSettings, ScriptSource,
 
 /// One line for each route whose limits cannot be applied.
 pub(super) fn warnings(settings: &Settings) -> Vec<String> {
-    let routes = settings.sites.iter().flat_map(|site| &site.routes);
-    let scripts = routes.filter_map(|route| Some((route, route.action.script()?)));
-    let confined: Vec<_> = scripts
-        .filter(|(_, script)| script.confinement != ScriptLimits::default())
-        .collect();
-    let each = |(route, script): &(&RouteSettings, &ScriptSettings)| {
+    let confined = settings.scripts();
+    let confined = confined.filter(|(_, script)| script.confinement != ScriptLimits::default());
+    let each = |(route, script): (&RouteSettings, &ScriptSettings)| {
         let confinement = &script.confinement;
         let mut problems = Vec::new();
         problems.extend(outside_of_owners(settings, script));
@@ -31,7 +27,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
             .map(|problem| format!("{}: {problem}", route.origin))
             .collect::<Vec<_>>()
     };
-    confined.iter().flat_map(each).collect()
+    confined.flat_map(each).collect()
 }
 
 /// Scripts that are to run as their owners, and are below none of the directories of `[server.script_owners]`.

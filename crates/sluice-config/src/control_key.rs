@@ -1,29 +1,20 @@
 //! The key `control` of a file that may have mistakes elsewhere: the commands to a running server must find it then, too, because the
 //! answer to `sluice reload` says what the mistakes are.
-//!
-//! Not here: the key as a server reads it (`server`).
 
 use std::path::Path;
 
-use sluice_settings::notation::reason;
 use sluice_settings::source::Source;
 use sluice_settings::{ControlSocket, NamedSocket};
 use toml::de::{DeTable, DeValue};
 
-use super::document::decode;
-use super::source_files::read_config;
+use super::source_files::read_text;
 
 /// Reads the key `control` of a configuration file.
 ///
 /// # Errors
 /// One line: the file cannot be read.
 pub fn control_socket(file: &Path) -> Result<NamedSocket, String> {
-    let shown = file.display();
-    let bytes = read_config(file, &Source::DISK).map_err(|reason| format!("{shown}: {reason}"))?;
-    let absolute =
-        std::path::absolute(file).map_err(|error| format!("{shown}: has no absolute path: {}", reason(&error)))?;
-    let directory = absolute.parent().unwrap_or(Path::new("/"));
-    let text = decode(bytes).map_err(|line| format!("{shown}:{line}: is not UTF-8 text: save the file in UTF-8"))?;
+    let (text, directory) = read_text(file, &Source::DISK).map_err(|errors| errors.to_string())?;
     let (table, errors) = DeTable::parse_recoverable(&text);
     let server = table.get_ref().get("server").map(toml::Spanned::get_ref);
     let value = match server {

@@ -76,7 +76,7 @@ pub fn addresses(settings: &Settings) -> String {
 
 /// One line for `check`: `sluice.toml: ok: 2 sites, 5 routes, 1 address`.
 pub fn summary(file: &Path, settings: &Settings) -> String {
-    let routes = settings.sites.iter().map(|site| site.routes.len()).sum();
+    let routes = settings.routes().count();
     let included = settings.config_files.len().saturating_sub(1);
     let mut parts = vec![
         count(settings.sites.len(), "site", "sites"),
@@ -181,24 +181,16 @@ pub(super) fn describe_route(route: &RouteSettings, site: &SiteSettings, when: &
         Action::Pass => ("set".to_owned(), String::new()),
         Action::Script(script) => (script.mode.name().to_owned(), describe_script(script, site)),
     };
-    let more = route.changes.lines().into_iter();
-    let when = (!route.when.is_empty()).then(|| format!("when {when}"));
-    let comment = route.comment.as_ref().map(|comment| format!("{comment:?}"));
-    let blocks = (!route.blocks.is_empty()).then(|| format!("use {}", route.blocks.join(" ")));
-    let limits = route.action.script().map_or_else(Vec::new, |script| {
-        let mut limits = pool_lines(script);
-        limits.extend(script.confinement.lines());
-        limits
-    });
-    let parts: Vec<String> = [with]
-        .into_iter()
-        .filter(|with| !with.is_empty())
-        .chain(limits)
-        .chain(more)
-        .chain(when)
-        .chain(blocks)
-        .chain(comment)
-        .collect();
+    let mut parts = vec![with];
+    if let Some(script) = route.action.script() {
+        parts.extend(pool_lines(script));
+        parts.extend(script.confinement.lines());
+    }
+    parts.extend(route.changes.lines());
+    parts.extend((!route.when.is_empty()).then(|| format!("when {when}")));
+    parts.extend((!route.blocks.is_empty()).then(|| format!("use {}", route.blocks.join(" "))));
+    parts.extend(route.comment.as_ref().map(|comment| format!("{comment:?}")));
+    parts.retain(|part| !part.is_empty());
     [route.path.to_string(), action, parts.join(", ")]
 }
 

@@ -5,7 +5,7 @@
 pub trait Described: Sync {
     /// The name, see `Section::title`.
     fn title(&self) -> &'static str;
-    /// The purpose, see `Section::text`.
+    /// The purpose of the section.
     fn text(&self) -> &'static str;
     /// The keys of the section.
     fn keys(&self) -> Vec<Entry>;
@@ -17,11 +17,13 @@ pub struct Entry {
     pub name: &'static str,
     /// The allowed values, as the reference page shows them.
     pub value: String,
-    /// The default, see `Key::default`.
-    pub default: &'static Fallback,
-    /// The description, see `Key::text`.
+    /// Whether a section without the key is a mistake.
+    pub is_required: bool,
+    /// The value that applies when the key is absent; `None` for a required key.
+    pub default: Option<Fallback>,
+    /// The description, in whole sentences.
     pub text: &'static str,
-    /// A value as written in the file, see `Key::example`.
+    /// A value as written in the file, other than the default.
     pub example: &'static str,
     /// The section that is its value, if it is one.
     pub below: Option<&'static dyn Described>,
@@ -34,6 +36,4 @@ pub enum Fallback {
     Value(&'static str),
     /// In words, where no value says it.
     Words(&'static str),
-    /// There is no default: the key is required.
-    Required,
 }

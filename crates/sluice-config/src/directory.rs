@@ -1,8 +1,5 @@
 //! `directory`, `scripts` and `fallback` of a `[[site.route]]`: a directory of files with scripts among them, and what answers where a path
 //! leads to nothing in it.
-//!
-//! Here: these keys, and how they go together with `files` and `script` of the same route, which say how files are sent and how scripts
-//! run. Not here: the other actions of a route (`route`).
 
 use std::path::{Path, PathBuf};
 
@@ -10,13 +7,12 @@ use sluice_http::target;
 use sluice_settings::rule::{Pattern, Replacement};
 use sluice_settings::{Action, DirectorySettings, Fallback, ScriptSettings, ScriptSource, SuffixScripts};
 
-use super::description::Fallback::Words;
 use super::document::At;
 use super::engine::{read_engines, report_missing_engines};
 use super::interpreters::{is_suffix, read_interpreters};
-use super::key::{Key, Kind};
+use super::key::{Key, set};
 use super::route;
-use super::table::{Table, expect_directory, require_star};
+use super::table::{Table, expect_directory, require_star, set_directory};
 
 /// The value in `fallback` that means the next route. Other values are paths.
 const NEXT_ROUTE: &str = "next";
@@ -121,10 +117,7 @@ impl Draft {
                 }
                 if !self.has_directory {
                     let line = route.line_of(if self.has_scripts { "scripts" } else { "fallback" });
-                    let directory = At {
-                        value: directory.clone(),
-                        line,
-                    };
+                    let directory = At::new(directory.clone(), line);
                     expect_directory(route.document, "directory of the path below root", &directory);
                 }
                 DirectorySettings::new(directory)
@@ -171,49 +164,20 @@ fn report_missing(root: Option<&Path>, route: &Table<'_>) {
     }
 }
 
-pub(super) const DIRECTORY: Key<route::Draft> = Key {
-    name: "directory",
-    kind: Kind::Path(|route, path, written| {
-        expect_directory(written.document(), written.name, &written.at(path.clone()));
-        route.served.directory = Some(path);
-        Ok(())
-    }),
-    default: Words("with `scripts` or `fallback`: the directory that the path stands for below `root`"),
-    text: "Serves a directory: the part of the path that the `*` matches names a file in it. `files` in the same route says how the \
-           files are sent; `files = { directory = … }` means the same.",
-    example: "\"/usr/share/dokuwiki\"",
-};
+pub(super) const DIRECTORY: Key<route::Draft> = Key::path("directory", |route, path, written| {
+    set_directory(&mut route.served.directory, path, written)
+});
 
-pub(super) const SCRIPTS: Key<route::Draft> = Key {
-    name: "scripts",
-    kind: Kind::Pairs(|route, pairs, _| {
-        route.served.suffixes = Some(read_suffixes(pairs));
-        Ok(())
-    }),
-    default: Words("none: every file is sent"),
-    text: "Scripts among the files of the directory, by suffix (in upper or lower case), each with its interpreter. A name without \
-           a slash is looked up in PATH; with an empty text the file is executed itself, and needs an execute bit. The rest of the path \
-           after the name is PATH_INFO. `index` with each suffix is an index page (`index.php`). No route and no symbolic link leads to \
-           the text of the scripts. `script` in the same route says how they run; with `mode = \"rte\"` there, the texts name engines \
-           (`{ \".php\" = \"php\" }`).",
-    example: "{ \".php\" = \"php-cgi\" }",
-};
+pub(super) const SCRIPTS: Key<route::Draft> = Key::pairs("scripts", |route, pairs, _| {
+    set(&mut route.served.suffixes, read_suffixes(pairs))
+});
 
-pub(super) const FALLBACK: Key<route::Draft> = Key {
-    name: "fallback",
-    kind: Kind::Words(|route, candidates, _| {
-        if let Some(pattern) = route.pattern() {
-            route.served.fallback = read_fallback(&candidates, pattern)?;
-        }
-        check_next(&route.served.fallback)
-    }),
-    default: Words("none: 404, or 403 for a directory without an index page"),
-    text: "Another path of the site, which answers if there is no file, no script and no directory with an index page or a listing at \
-           the requested path; or a list of paths, of which the first that exists answers. `$0` is the path, `$1` and `*` the part that the \
-           `*` matched, `${query}` the query, which is kept if the new path has none. They are resolved like index pages: from the \
-           first route, or after the last route that rewrote the path; refusals above that route apply, too. `\"next\"`, at the end, lets the routes below answer for the same path.",
-    example: "\"/index.php\"",
-};
+pub(super) const FALLBACK: Key<route::Draft> = Key::words("fallback", |route, candidates, _| {
+    if let Some(pattern) = route.pattern() {
+        route.served.fallback = read_fallback(&candidates, pattern)?;
+    }
+    check_next(&route.served.fallback)
+});
 
 /// The suffixes of scripts, in lower case.
 fn read_suffixes(pairs: Vec<(String, At<String>)>) -> Suffixes {

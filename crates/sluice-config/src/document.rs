@@ -1,24 +1,19 @@
 //! A configuration file while it is read: its text, its directory, and the mistakes found so far.
 //!
-//! All mistakes are reported at once, in the order of their lines. The lines of all files of a configuration are numbered in one
-//! sequence, so that a line alone says which file it belongs to. Here: collecting and formatting the mistakes. Not here: what
-//! counts as a mistake; the code that finds one writes its message.
+//! All mistakes are reported at once, in the order of their lines. The lines of all files of a configuration are
+//! numbered in one sequence, so that a line alone says which file it belongs to.
 
 use std::cell::RefCell;
-use std::io;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-
-use sluice_script::program::python_modules::module_directories;
-use sluice_settings::EngineSettings;
-use sluice_settings::source::Source;
 
 use super::block_places::BlockPlaces;
 use super::description::Described;
 use super::file_kind::FileKind;
 use super::mistake::{ConfigErrors, Mistake};
-use super::source_files::{SourceFiles, missing_engines, read_module};
+use super::source_files::Files;
 
 /// Mistakes reported at once; the rest are only counted.
 const MISTAKES_SHOWN_MAX: usize = 20;
@@ -36,36 +31,14 @@ pub(crate) struct Document<'a> {
     pub(crate) text: &'a str,
     /// Directory of the file, absolute: relative paths in the file start there.
     pub(crate) directory: &'a Path,
-    /// Says what is at a path; tests substitute a file system of their own.
-    pub(crate) inspect: &'a dyn Fn(&Path) -> FileKind,
-    /// Names the engines of a route that cannot be started, a line for each.
-    pub(crate) missing_engines: &'a dyn Fn(&EngineSettings) -> Vec<String>,
-    /// Lists the directories of installed modules for an application in Python.
-    pub(crate) module_directories: &'a dyn Fn(&EngineSettings) -> Vec<PathBuf>,
-    /// Reads the text of a module in Python; `None` if that is not possible.
-    pub(crate) read_module: &'a dyn Fn(&Path) -> Option<String>,
-    /// Reads a template that the configuration names. The error is a reason that follows the path: `cannot be read: …`.
-    pub(crate) read_template: &'a dyn Fn(&Path) -> Result<String, String>,
-    /// Reads a directory and the files that a configuration includes.
-    pub(crate) included: &'a dyn IncludedFiles,
+    /// The files that the configuration names; tests have files of their own.
+    pub(crate) files: &'a dyn Files,
     /// The number of the line before the first one of this file: 0 for the main file. It stands for the file as a whole.
     pub(crate) whole: usize,
     /// The main file, for an included one.
     main: Option<&'a Document<'a>>,
-    source: &'a Source,
     report: Rc<Report>,
 }
-
-/// Access to included files; tests have files of their own.
-pub(crate) trait IncludedFiles {
-    /// The names in a directory.
-    fn names(&self, directory: &Path) -> io::Result<Vec<String>>;
-    /// The content of a configuration file. The error is a reason that follows the path.
-    fn read(&self, file: &Path) -> Result<Vec<u8>, String>;
-}
-
-/// The real file system, for documents that no source is named for.
-static DISK: SourceFiles = SourceFiles(Source::DISK);
 
 /// The findings and facts that the files of a configuration share.
 #[derive(Default)]
@@ -73,12 +46,8 @@ struct Report {
     /// The files in the order of their lines.
     files: RefCell<Vec<NumberedFile>>,
     mistakes: RefCell<Vec<(usize, String)>>,
-    /// Missing programs and directories: mistakes for `check`, while a server starts without them.
-    missing: RefCell<Vec<(usize, String)>>,
-    /// Programs and directories that the permissions hide from the user of this process: as missing ones.
-    denied: RefCell<Vec<(usize, String)>>,
-    /// Settings that are left out until the configuration is read again: mistakes for `check`, too.
-    skipped: RefCell<Vec<(usize, String)>>,
+    /// Mistakes for `check`, with which a server starts all the same.
+    lacks: RefCell<Vec<(Lack, usize, String)>>,
     /// The blocks of all files.
     blocks: BlockPlaces,
     /// The directory of the engines. `None` if the configuration names none.
@@ -87,10 +56,15 @@ struct Report {
     permits_owners: std::cell::Cell<bool>,
 }
 
-/// The numbers of messages about what is missing or hidden.
-pub(crate) struct Missing {
-    missing: usize,
-    denied: usize,
+/// A reason for which a server starts without a part of its configuration.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lack {
+    /// A program or directory that does not exist.
+    Missing,
+    /// A program or directory that the permissions hide from the user of this process.
+    Denied,
+    /// A setting that is left out until the configuration is read again.
+    Skipped,
 }
 
 /// A file and the numbers of its lines.
@@ -113,23 +87,29 @@ pub(crate) struct At<T> {
     pub(crate) line: usize,
 }
 
+impl<T> At<T> {
+    pub(crate) fn new(value: T, line: usize) -> At<T> {
+        At { value, line }
+    }
+}
+
 impl<'a> Document<'a> {
-    /// The main file, without any mistakes yet, on the real file system.
-    pub(crate) fn new(keys: &'static dyn Described, name: &'a str, text: &'a str, directory: &'a Path) -> Self {
+    /// The main file, without any mistakes yet.
+    pub(crate) fn new(
+        keys: &'static dyn Described,
+        name: &'a str,
+        text: &'a str,
+        directory: &'a Path,
+        files: &'a dyn Files,
+    ) -> Self {
         let report = Rc::<Report>::default();
         Document {
             name,
             keys,
             text,
             directory,
-            inspect: &FileKind::at,
-            missing_engines: &missing_engines,
-            module_directories: &module_directories,
-            read_module: &read_module,
-            read_template: &|path| DISK.read_template(path),
-            included: &DISK,
+            files,
             main: None,
-            source: &DISK.0,
             whole: report.add(name, text, directory),
             report,
         }
@@ -148,63 +128,16 @@ impl<'a> Document<'a> {
             keys,
             text,
             directory,
-            inspect: self.inspect,
-            missing_engines: self.missing_engines,
-            module_directories: self.module_directories,
-            read_module: self.read_module,
-            read_template: self.read_template,
-            included: self.included,
             main: Some(self),
-            source: self.source,
             whole: self.report.add(name, text, directory),
             report: Rc::clone(&self.report),
+            ..*self
         }
     }
 
-    /// The same document, whose files are those of a source.
-    pub(super) fn reading(
-        self,
-        inspect: &'a dyn Fn(&Path) -> FileKind,
-        read_template: &'a dyn Fn(&Path) -> Result<String, String>,
-        files: &'a SourceFiles,
-    ) -> Self {
-        Document {
-            inspect,
-            read_template,
-            included: files,
-            source: &files.0,
-            ..self
-        }
-    }
-
-    /// Where the files are read.
-    pub(super) fn source(&self) -> Source {
-        self.source.clone()
-    }
-
-    /// The same document on a file system that consists of these two functions and these included files.
-    #[cfg(test)]
-    pub(crate) fn on(
-        self,
-        inspect: &'a dyn Fn(&Path) -> FileKind,
-        read_template: &'a dyn Fn(&Path) -> Result<String, String>,
-        included: &'a dyn IncludedFiles,
-    ) -> Self {
-        Document {
-            inspect,
-            missing_engines: &|engines| match &engines.sdk {
-                Some(sdk) if sdk.ends_with("missing") => vec!["the engine is missing".to_owned()],
-                _ => Vec::new(),
-            },
-            module_directories: &|engines| match &engines.virtualenv {
-                Some(virtualenv) => vec![virtualenv.join("modules")],
-                None => Vec::new(),
-            },
-            read_module: &|path| path.ends_with("asgi.py").then(|| "app = FastAPI()\n".to_owned()),
-            read_template,
-            included,
-            ..self
-        }
+    /// Whether nothing is at a path.
+    pub(crate) fn is_missing(&self, path: &Path) -> bool {
+        matches!(self.files.kind(path), FileKind::Missing(_))
     }
 
     /// The directory of the engines, if the configuration has named it.
@@ -232,49 +165,51 @@ impl<'a> Document<'a> {
         self.report.mistakes.borrow_mut().push((line, message.into()));
     }
 
-    /// Records that a program or directory does not exist: a mistake for `check`, but a server starts without it.
+    /// Records something that a server starts without, while it is a mistake for `check`.
+    pub(crate) fn report_lack(&self, lack: Lack, line: usize, message: impl Into<String>) {
+        self.report.lacks.borrow_mut().push((lack, line, message.into()));
+    }
+
+    /// Records that a program or directory does not exist.
     pub(crate) fn report_missing(&self, line: usize, message: impl Into<String>) {
-        self.report.missing.borrow_mut().push((line, message.into()));
+        self.report_lack(Lack::Missing, line, message);
     }
 
-    /// Takes the messages about missing programs and directories, each with its file and line. They are no longer mistakes then.
-    pub(crate) fn take_missing(&self) -> Vec<String> {
-        self.located(self.report.missing.take())
+    /// Takes the messages about what a server starts without, each with its file and line. They are no longer mistakes then.
+    pub(crate) fn take_lacks(&self) -> Vec<String> {
+        let mut lacks = self.sorted_lacks();
+        lacks.dedup();
+        let shown = lacks.into_iter().map(|(lack, line, message)| {
+            let meanwhile = match lack {
+                Lack::Missing => "until it exists the answer is 503",
+                Lack::Denied => "until that changes the answer is 503",
+                Lack::Skipped => "it is left out until the next reload",
+            };
+            format!("{}: {message}; {meanwhile}", self.origin(line))
+        });
+        shown.collect()
     }
 
-    /// Records that permissions hide a program or directory: a mistake for `check`, but a server starts without it.
-    pub(crate) fn report_denied(&self, line: usize, message: impl Into<String>) {
-        self.report.denied.borrow_mut().push((line, message.into()));
+    fn sorted_lacks(&self) -> Vec<(Lack, usize, String)> {
+        let mut lacks = self.report.lacks.take();
+        lacks.sort_by_key(|(lack, line, _)| (*lack, *line));
+        lacks
     }
 
-    /// Takes the messages about hidden programs and directories, as [`Document::take_missing`] does.
-    pub(crate) fn take_denied(&self) -> Vec<String> {
-        self.located(self.report.denied.take())
+    /// The number of messages so far about what a server starts without.
+    pub(crate) fn lacks(&self) -> usize {
+        self.report.lacks.borrow().len()
     }
 
-    /// The messages so far about what is missing or hidden.
-    pub(crate) fn missing(&self) -> Missing {
-        Missing {
-            missing: self.report.missing.borrow().len(),
-            denied: self.report.denied.borrow().len(),
-        }
-    }
-
-    /// Forgets the messages about what is missing or hidden that came after others: nobody needs it.
-    pub(crate) fn forget_missing_after(&self, before: &Missing) {
-        self.report.missing.borrow_mut().truncate(before.missing);
-        self.report.denied.borrow_mut().truncate(before.denied);
-    }
-
-    /// Records that something is left out: a mistake for `check`, but a server starts without it.
-    pub(crate) fn report_skipped(&self, line: usize, message: impl Into<String>) {
-        self.report.skipped.borrow_mut().push((line, message.into()));
+    /// Forgets the messages that came after the first `number` ones: nobody needs what they are about.
+    pub(crate) fn forget_lacks_after(&self, number: usize) {
+        self.report.lacks.borrow_mut().truncate(number);
     }
 
     /// Records a fault of a file that only one site or route needs. A start goes on, and does `instead` of it; otherwise it is a mistake.
     pub(crate) fn report_fault(&self, line: usize, message: &str, instead: &str) {
         let origin = self.origin(line);
-        let is_tolerated = self.source.tolerate(&format!("{origin}: {message}"), || {
+        let is_tolerated = self.files.source().tolerate(&format!("{origin}: {message}"), || {
             format!("{origin}: {message}; {instead}")
         });
         if !is_tolerated {
@@ -284,22 +219,7 @@ impl<'a> Document<'a> {
 
     /// Whether a server starts, which goes on without the files that only one site or route needs.
     pub(crate) fn is_start(&self) -> bool {
-        self.source.is_tolerant()
-    }
-
-    /// Takes the messages about settings that are left out, as [`Document::take_missing`] does.
-    pub(crate) fn take_skipped(&self) -> Vec<String> {
-        self.located(self.report.skipped.take())
-    }
-
-    /// Messages in the order of their lines, each with its file and line.
-    fn located(&self, mut messages: Vec<(usize, String)>) -> Vec<String> {
-        messages.sort_by_key(|(line, _)| *line);
-        messages.dedup();
-        let messages = messages.into_iter();
-        messages
-            .map(|(line, message)| format!("{}: {message}", self.origin(line)))
-            .collect()
+        self.files.source().is_tolerant()
     }
 
     /// The places of the blocks of all files.
@@ -310,6 +230,22 @@ impl<'a> Document<'a> {
     /// Whether a mistake was recorded, in any of the files.
     pub(crate) fn has_mistakes(&self) -> bool {
         !self.report.mistakes.borrow().is_empty()
+    }
+
+    /// Reads each value of a table. A message about one is reported on its line, and the value is left out.
+    pub(crate) fn each_pair<T>(
+        &self,
+        pairs: Vec<(String, At<String>)>,
+        mut read: impl FnMut(&str, &At<String>) -> Result<T, String>,
+    ) -> BTreeMap<String, T> {
+        let mut all = BTreeMap::new();
+        for (name, value) in pairs {
+            match read(&name, &value) {
+                Ok(read) => drop(all.insert(name, read)),
+                Err(message) => self.report(value.line, message),
+            }
+        }
+        all
     }
 
     /// The line of a byte offset.
@@ -386,9 +322,8 @@ impl<'a> Document<'a> {
     /// Ends the reading: the value if there was no mistake, or else all mistakes.
     pub(crate) fn finish<T>(self, value: T) -> Result<T, ConfigErrors> {
         let mut mistakes = self.report.mistakes.take();
-        mistakes.extend(self.report.missing.take());
-        mistakes.extend(self.report.denied.take());
-        mistakes.extend(self.report.skipped.take());
+        let lacks = self.sorted_lacks().into_iter();
+        mistakes.extend(lacks.map(|(_, line, message)| (line, message)));
         if mistakes.is_empty() {
             return Ok(value);
         }
@@ -459,11 +394,21 @@ fn line_in(text: &[u8], offset: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use sluice_settings::source::Source;
+
+    use super::super::file_kind::FileKind;
     use super::super::root::ROOT;
+    use super::super::source_files::SourceFiles;
     use super::*;
 
     fn document(text: &str) -> Document<'_> {
-        Document::new(&ROOT, "sluice.toml", text, Path::new("/etc/sluice"))
+        Document::new(
+            &ROOT,
+            "sluice.toml",
+            text,
+            Path::new("/etc/sluice"),
+            &SourceFiles(Source::DISK),
+        )
     }
 
     #[test]

@@ -1,6 +1,4 @@
 //! The keys of `[[site.route]].script` for engines: which of them run the scripts of a route in mode `rte`, and how.
-//!
-//! Not here: where the files of an engine are (`sluice_server`), and the other keys of a script (`script`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,11 +6,10 @@ use std::path::{Path, PathBuf};
 use sluice_settings::{Engine, ScriptSettings, module_files};
 
 use super::asgi::is_asgi;
-use super::description::Fallback::{Required, Words};
 use super::document::{At, Document};
 use super::file_kind::FileKind;
 use super::interpreters::is_suffix;
-use super::key::{Key, Kind, Nested, Section};
+use super::key::{Key, Section, set};
 use super::script_draft::Draft;
 use super::suggest;
 use super::table::Table;
@@ -27,137 +24,74 @@ pub(super) struct ProgramDraft {
 /// A program that is an engine.
 static PROGRAM: Section<ProgramDraft> = Section {
     title: "[site.route.script.engine]",
-    text: "A program of your own that runs scripts ([RTE](../guides/rte.md)), instead of the name of an engine.",
     keys: &[
-        Key {
-            name: "program",
-            kind: Kind::Text(|engine: &mut ProgramDraft, program, written| {
-                engine.program = Some(read_program(&program, written.document(), written.line, "program")?);
-                Ok(())
-            }),
-            default: Required,
-            text: "The program. A name without a slash is looked up in PATH; a path is relative to this file.",
-            example: "\"bin/wiki\"",
-        },
-        Key {
-            name: "arguments",
-            kind: Kind::Texts(|engine, arguments, _| {
-                engine.arguments = arguments.into_iter().map(|argument| argument.value).collect();
-                Ok(())
-            }),
-            default: Words("none"),
-            text: "Its first arguments, unchanged; arguments that other keys of the route make follow. Use absolute paths, because the \
-                   working directory of the engine is that of its first script or of the application.",
-            example: "[\"-v\"]",
-        },
+        Key::required(Key::text("program", |engine: &mut ProgramDraft, program, written| {
+            engine.program = Some(read_program(&program, written.document(), written.line, "program")?);
+            Ok(())
+        })),
+        Key::texts("arguments", |engine, arguments, _| {
+            engine.arguments = arguments.into_iter().map(|argument| argument.value).collect();
+            Ok(())
+        }),
     ],
 };
 
-pub(super) const ENGINE: Key<Draft> = Key {
-    name: "engine",
-    kind: Kind::TextOrTable(
-        |script, name, written| {
-            script.settings.engines.engine = Some(read_engine(&name, written.document(), written.line)?);
-            Ok(())
-        },
-        &Nested {
-            section: &PROGRAM,
-            off: None,
-            begin: |_: &Draft, _| ProgramDraft::default(),
-            end: |script, engine, _| {
-                script.settings.engines.engine = engine.program.map(|program| Engine::Program {
-                    program,
-                    arguments: engine.arguments,
-                });
-            },
-        },
-    ),
-    default: Words("in mode `rte`: those of `interpreters` or `scripts`; otherwise none"),
-    text: "The engine that runs the scripts of a route in mode `rte`: `python`, `perl`, `php`, or a program of your own (an engine, not an \
-           interpreter such as `/usr/bin/python3`). With `interpreters` beside it, it runs the files whose suffix is not there. A file with one \
-           of the suffixes of the language (`.py`, `.pl`, `.cgi`, `.php`) needs no execute bit; other names do. All scripts of the engine share \
-           its processes.",
-    example: "\"python\"",
-};
-
-pub(super) const APP: Key<Draft> = Key {
-    name: "app",
-    kind: Kind::Text(|script, app, _| {
-        if app.is_empty() || app.starts_with('/') || app.contains(['\n', '\r']) {
-            return Err(
-                "must be the name of an application in the directory, as in \"shop:app\" or \"app.psgi\"".to_owned(),
-            );
-        }
-        script.settings.engines.app = Some(app);
+pub(super) const ENGINE: Key<Draft> = Key::text_or_table(
+    "engine",
+    |script, name, written| {
+        script.settings.engines.engine = Some(read_engine(&name, written.document(), written.line)?);
         Ok(())
-    }),
-    default: Words("none: the path names a script"),
-    text: "An application that the engine loads once, and that gets every path of the route: for Python `module:callable` (WSGI), for Perl a file \
-           (PSGI), for PHP a script that loops over requests. It is in `directory`. In Python it may also be an installed module. SCRIPT_NAME is the path before the `*` without its \
-           slash, PATH_INFO the rest.",
-    example: "\"shop:app\"",
-};
+    },
+    &PROGRAM,
+    |script, table| {
+        let engine = PROGRAM.read(table, ProgramDraft::default());
+        script.settings.engines.engine = engine.program.map(|program| Engine::Program {
+            program,
+            arguments: engine.arguments,
+        });
+    },
+);
 
-pub(super) const FRESH: Key<Draft> = Key {
-    name: "fresh",
-    kind: Kind::Choice(&[("fork", |script| script.settings.engines.is_forking = true)]),
-    default: Words("none: the interpreter runs one request after the other"),
-    text: "`fork`: the engine loads a script once, and forks a process for each request, so that nothing that the script does reaches the next \
-           request. Slower, but much faster than `cgi`.",
-    example: "\"fork\"",
-};
+pub(super) const APP: Key<Draft> = Key::text("app", |script, app, _| {
+    if app.is_empty() || app.starts_with('/') || app.contains(['\n', '\r']) {
+        return Err(
+            "must be the name of an application in the directory, as in \"shop:app\" or \"app.psgi\"".to_owned(),
+        );
+    }
+    script.settings.engines.app = Some(app);
+    Ok(())
+});
 
-pub(super) const VIRTUALENV: Key<Draft> = Key {
-    name: "virtualenv",
-    kind: Kind::Path(|script, path, _| {
-        script.settings.engines.virtualenv = Some(path);
-        Ok(())
-    }),
-    default: Words("none: `python3` in PATH"),
-    text: "The virtual environment of Python from which scripts load their modules; its `bin/python` runs the engine.",
-    example: "\"venv\"",
-};
+pub(super) const FRESH: Key<Draft> =
+    Key::choice("fresh", &[("fork", |script| script.settings.engines.is_forking = true)]);
 
-pub(super) const PHP_VALUE: Key<Draft> = Key {
-    name: "php_value",
-    kind: Kind::Pairs(|script, pairs, written| {
-        script.settings.engines.php_values = read_php_values(written.name, pairs, written.document());
-        Ok(())
-    }),
-    default: Words("those of `php.ini`"),
-    text: "Settings of PHP, which scripts may change with `ini_set()`.",
-    example: "{ memory_limit = \"256M\" }",
-};
+pub(super) const VIRTUALENV: Key<Draft> = Key::path("virtualenv", |script, path, _| {
+    set(&mut script.settings.engines.virtualenv, path)
+});
 
-pub(super) const PHP_ADMIN_VALUE: Key<Draft> = Key {
-    name: "php_admin_value",
-    kind: Kind::Pairs(|script, pairs, written| {
-        script.settings.engines.php_admin_values = read_php_values(written.name, pairs, written.document());
-        Ok(())
-    }),
-    default: Words("those of `php.ini`"),
-    text: "Settings of PHP, which scripts cannot change.",
-    example: "{ open_basedir = \"/srv/wiki\" }",
-};
+pub(super) const PHP_VALUE: Key<Draft> = Key::pairs("php_value", |script, pairs, written| {
+    script.settings.engines.php_values = read_php_values(written.name, pairs, written.document());
+    Ok(())
+});
+
+pub(super) const PHP_ADMIN_VALUE: Key<Draft> = Key::pairs("php_admin_value", |script, pairs, written| {
+    script.settings.engines.php_admin_values = read_php_values(written.name, pairs, written.document());
+    Ok(())
+});
 
 /// Settings of PHP by name.
 fn read_php_values(key: &str, pairs: Vec<(String, At<String>)>, document: &Document<'_>) -> BTreeMap<String, String> {
-    let mut values = BTreeMap::new();
-    for (name, value) in pairs {
-        let is_name = !name.is_empty()
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-        if let Some(message) = php_mistake(&name, &value.value) {
-            document.report(value.line, format!("{key}: {message}"));
-        } else if is_name && !value.value.contains(['\0', '\n', '\r']) {
-            values.insert(name, value.value);
-        } else {
-            let message = "must be the name of a setting of PHP, with a value of one line";
-            document.report(value.line, format!("{key}: \"{}\": {message}", name.escape_debug()));
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    document.each_pair(pairs, |name, value| {
+        if let Some(message) = php_mistake(name, &value.value) {
+            return Err(format!("{key}: {message}"));
         }
-    }
-    values
+        if name.is_empty() || !name.bytes().all(is_letter) || value.value.contains(['\0', '\n', '\r']) {
+            let message = "must be the name of a setting of PHP, with a value of one line";
+            return Err(format!("{key}: \"{}\": {message}", name.escape_debug()));
+        }
+        Ok(value.value.clone())
+    })
 }
 
 /// Settings of PHP that are often written. PHP says nothing of a name that it does not know.
@@ -252,7 +186,7 @@ fn read_program(program: &str, document: &Document<'_>, line: usize, key: &str) 
     }
     let path = document.resolve(line, program);
     let shown = path.display();
-    match (document.inspect)(&path) {
+    match document.files.kind(&path) {
         FileKind::Program | FileKind::Missing(_) | FileKind::Denied(_) => {}
         FileKind::File => document.report(line, format!("{key}: {shown} has no execute bit: chmod +x it")),
         FileKind::Directory | FileKind::Other => {
@@ -268,27 +202,22 @@ pub(super) fn read_engines(
     pairs: Vec<(String, At<String>)>,
     document: &Document<'_>,
 ) -> BTreeMap<String, Engine> {
-    let mut engines = BTreeMap::new();
-    for (suffix, name) in pairs {
-        let report = |message: &str| document.report(name.line, format!("{key}: \"{suffix}\": {message}"));
-        if !is_suffix(&suffix) {
-            report("a suffix is written with its dot, as in \".py\"");
-            continue;
+    document.each_pair(pairs, |suffix, name| {
+        let refuse = |message: &str| Err(format!("{key}: \"{suffix}\": {message}"));
+        if !is_suffix(suffix) {
+            return refuse("a suffix is written with its dot, as in \".py\"");
         }
         match read_engine(&name.value, document, name.line) {
-            Ok(engine) => {
-                if let Some(language) = engine.foreign_suffix(&suffix) {
-                    report(&format!(
-                        "\"{}\" would not run a file of {language}, or would send its text: write \"{language}\"",
-                        engine.name()
-                    ));
-                }
-                engines.insert(suffix, engine);
-            }
-            Err(message) => report(&format!("\"{}\" {message}", name.value.escape_debug())),
+            Ok(engine) => match engine.foreign_suffix(suffix) {
+                Some(language) => refuse(&format!(
+                    "\"{}\" would not run a file of {language}, or would send its text: write \"{language}\"",
+                    engine.name()
+                )),
+                None => Ok(engine),
+            },
+            Err(message) => refuse(&format!("\"{}\" {message}", name.value.escape_debug())),
         }
-    }
-    engines
+    })
 }
 
 /// Reports keys of engines in another mode or with another engine, and a mode `rte` without an engine. `key` is the one that names
@@ -338,18 +267,17 @@ pub(super) fn check_app(script: &ScriptSettings, directory: &Path, app: &str, ta
     let Some(engine) = &script.engines.engine else {
         return;
     };
-    let inspect = table.document.inspect;
     let message = match engine {
         _ if foreign_app(engine, app).is_some() => foreign_app(engine, app),
         Engine::Python if !app.contains(':') => Some(format!(
             "names the module and what is called in it: write app = \"{}:app\"",
-            module_of(directory, app, inspect)
+            module_of(directory, app, table.document)
         )),
         Engine::Python if is_file_name(app) => {
             let (file, called) = app.split_once(':').unwrap_or((app, "app"));
             Some(format!(
                 "names a module, as import does, and no file: write app = \"{}:{called}\"",
-                module_of(directory, file, inspect)
+                module_of(directory, file, table.document)
             ))
         }
         Engine::Perl | Engine::Php if app.contains(':') => Some(format!(
@@ -367,12 +295,12 @@ pub(super) fn check_app(script: &ScriptSettings, directory: &Path, app: &str, ta
     }
     let files = engine.app_files(directory, app);
     let installed = match engine {
-        Engine::Python => (table.document.module_directories)(&script.engines),
+        Engine::Python => table.document.files.module_directories(&script.engines),
         _ => Vec::new(),
     };
     let all_files = files.iter().cloned();
     let all_files = all_files.chain(installed.iter().flat_map(|directory| module_files(directory, app)));
-    let is_there = |file: &PathBuf| !matches!(inspect(file), FileKind::Missing(_));
+    let is_there = |file: &PathBuf| !table.document.is_missing(file);
     let Some(file) = all_files.into_iter().find(is_there) else {
         let shown: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
         let elsewhere = if installed.is_empty() {
@@ -389,7 +317,12 @@ pub(super) fn check_app(script: &ScriptSettings, directory: &Path, app: &str, ta
     let Some((module, called)) = app.split_once(':').filter(|_| *engine == Engine::Python) else {
         return;
     };
-    if (table.document.read_module)(&file).is_some_and(|text| is_asgi(&text, called)) {
+    if table
+        .document
+        .files
+        .read_module(&file)
+        .is_some_and(|text| is_asgi(&text, called))
+    {
         let message = format!(
             "{called} is an ASGI application, and the engine runs WSGI: wrap it by a2wsgi (pip install a2wsgi), in a module wsgi.py: from a2wsgi import \
              ASGIMiddleware; from {module} import {called} as asgi; app = ASGIMiddleware(asgi), and write app = \"wsgi:app\""
@@ -419,12 +352,12 @@ fn is_file_name(app: &str) -> bool {
 
 /// The module that a file name probably means. The name of the directory itself, which is often written before it, is left out if the
 /// module is there without it.
-fn module_of(directory: &Path, file: &str, inspect: &dyn Fn(&Path) -> FileKind) -> String {
+fn module_of(directory: &Path, file: &str, document: &Document<'_>) -> String {
     let name = file.trim_end_matches(".py").trim_start_matches("./");
     let last = name.rsplit('/').next().unwrap_or(name);
     let is_there = |name: &str| {
         let files = Engine::Python.app_files(directory, &name.replace('/', "."));
-        files.iter().any(|file| !matches!(inspect(file), FileKind::Missing(_)))
+        files.iter().any(|file| !document.is_missing(file))
     };
     let name = if !is_there(name) && is_there(last) { last } else { name };
     name.replace('/', ".")
@@ -433,7 +366,7 @@ fn module_of(directory: &Path, file: &str, inspect: &dyn Fn(&Path) -> FileKind) 
 /// Reports engines that cannot be started, at the line of their key: a mistake for `check`, but a server starts without them.
 pub(super) fn report_missing_engines(script: &ScriptSettings, document: &Document<'_>, line: usize) {
     if script.mode.has_engine() {
-        for missing in (document.missing_engines)(&script.engines) {
+        for missing in document.files.missing_engines(&script.engines) {
             document.report_missing(line, missing);
         }
     }

@@ -1,8 +1,7 @@
 //! `${NAME}` in texts of a configuration: the variable of this name in the environment of the server.
 //!
-//! Names are in upper case, so that the variables of rewritings and templates (`${query}`, `${1}`) are no such text. What a variable holds is not
-//! TOML: it becomes a part of the text. Not here: where variables are read (`sluice_settings::source`, so that the server process reads the values of the
-//! supervisor).
+//! Names are in upper case, so that the variables of rewritings and templates (`${query}`, `${1}`) are no such text.
+//! What a variable holds is not TOML: it becomes a part of the text.
 
 use std::borrow::Cow;
 
@@ -21,10 +20,12 @@ pub(super) fn substitute(table: &mut DeTable<'_>, document: &Document<'_>) {
 fn replace_in(value: &mut Spanned<DeValue<'_>>, document: &Document<'_>) {
     let line = document.line(value.span().start);
     match value.as_mut() {
-        DeValue::String(text) if text.contains("${") => match expand(text, &|name| document.source().variable(name)) {
-            Ok(expanded) => *text = Cow::Owned(expanded),
-            Err(message) => document.report(line, message),
-        },
+        DeValue::String(text) if text.contains("${") => {
+            match expand(text, &|name| document.files.source().variable(name)) {
+                Ok(expanded) => *text = Cow::Owned(expanded),
+                Err(message) => document.report(line, message),
+            }
+        }
         DeValue::Array(items) => items.iter_mut().for_each(|item| replace_in(item, document)),
         DeValue::Table(table) => substitute(table, document),
         _ => {}

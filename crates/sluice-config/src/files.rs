@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use sluice_settings::record_format::RecordFormat;
 use sluice_settings::{Convert, DirectorySettings, RecordSettings};
 
-use super::description::Fallback::{Value, Words};
 use super::directory::RouteDirectory;
 use super::document::At;
-use super::key::{Key, Kind, Section};
-use super::table::{Table, expect_directory, require_star};
+use super::key::{Key, Section};
+use super::table::{Table, require_star, set_directory};
 
 /// The values of `record_format` with which files are sent as they are, besides those of fixed-length records.
 const BYTE_FORMATS: [&str; 4] = ["stream", "stream_lf", "stream_cr", "undefined"];
 
 /// `[[site.route]].files` while it is read.
+#[derive(Default)]
 pub(super) struct Draft {
     directory: Option<PathBuf>,
     format: Option<RecordFormat>,
@@ -22,18 +22,6 @@ pub(super) struct Draft {
     is_bytes: bool,
     convert: Convert,
     listing: Option<bool>,
-}
-
-impl Default for Draft {
-    fn default() -> Self {
-        Draft {
-            directory: None,
-            format: None,
-            is_bytes: false,
-            convert: Convert::Off,
-            listing: None,
-        }
-    }
 }
 
 impl Draft {
@@ -58,7 +46,7 @@ impl Draft {
             (None, _) if table.has("directory") => return None,
             (None, beside @ (RouteDirectory::Wrong | RouteDirectory::Absent)) => {
                 if matches!(beside, RouteDirectory::Absent) {
-                    DIRECTORY.report_missing(table);
+                    table.report_missing("directory");
                 }
                 return None;
             }
@@ -80,61 +68,31 @@ impl Draft {
 
 pub(super) static FILES: Section<Draft> = Section {
     title: "[[site.route]].files",
-    text: "Serves files from a directory. The part of the path that the pattern has before its `*` is removed first.",
     keys: &[
-        DIRECTORY,
-        Key {
-            name: "record_format",
-            kind: Kind::Text(|files, text, _| {
-                files.is_bytes = BYTE_FORMATS.contains(&text.as_str());
-                if !files.is_bytes {
-                    // Records of one size have their newlines in their data, if at all (RMS, fixed-length records).
-                    match parse_format(&text)? {
-                        RecordFormat::Fixed { .. } => files.is_bytes = true,
-                        format => files.format = Some(format),
-                    }
+        Key::path("directory", |files, path, written| {
+            set_directory(&mut files.directory, path, written)
+        }),
+        Key::text("record_format", |files, text, _| {
+            files.is_bytes = BYTE_FORMATS.contains(&text.as_str());
+            if !files.is_bytes {
+                // Records of one size have their newlines in their data, if at all (RMS, fixed-length records).
+                match parse_format(&text)? {
+                    RecordFormat::Fixed { .. } => files.is_bytes = true,
+                    format => files.format = Some(format),
                 }
-                Ok(())
-            }),
-            default: Value("\"undefined\""),
-            text: "The record format, if the files are raw images of OpenVMS files. `variable` and `vfc` (`vfc:4` with a control area of \
-                   4 bytes) are sent as lines; `fixed:80` (records of 80 bytes), `stream`, `stream_lf`, `stream_cr` and `undefined` are \
-                   sent unchanged.",
-            example: "\"variable\"",
-        },
-        Key {
-            name: "convert",
-            kind: Kind::Choice(&[
+            }
+            Ok(())
+        }),
+        Key::choice(
+            "convert",
+            &[
                 ("off", |files| files.convert = Convert::Off),
                 ("cache", |files| files.convert = Convert::Cache),
                 ("rewrite", |files| files.convert = Convert::Rewrite),
-            ]),
-            default: Value("\"off\""),
-            text: "How records become lines: `off` converts them for each request; `cache` keeps the lines in the file cache; \
-                   `rewrite` also replaces the file by a stream-LF one and keeps the original as `NAME.orig`, for which the server needs \
-                   write permission in the directory.",
-            example: "\"cache\"",
-        },
-        Key {
-            name: "listing",
-            kind: Kind::Flag(|files, is_listed| files.listing = Some(is_listed)),
-            default: Words("as the site says"),
-            text: "Whether directories without an index page are listed.",
-            example: "true",
-        },
+            ],
+        ),
+        Key::flag("listing", |files, is_listed| files.listing = Some(is_listed)),
     ],
-};
-
-const DIRECTORY: Key<Draft> = Key {
-    name: "directory",
-    kind: Kind::Path(|files, path, written| {
-        expect_directory(written.document(), written.name, &written.at(path.clone()));
-        files.directory = Some(path);
-        Ok(())
-    }),
-    default: Words("that of the route, or else required"),
-    text: "The directory.",
-    example: "\"pictures\"",
 };
 
 fn parse_format(text: &str) -> Result<RecordFormat, String> {

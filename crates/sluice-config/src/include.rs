@@ -1,14 +1,11 @@
 //! `include`: from patterns such as `sites/*.toml` to the files that they name.
-//!
-//! Here: which files, in which order, and patterns that cannot be used. Not here: what the files say (`included`).
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use sluice_settings::notation::reason;
 
-use super::document::Document;
-use super::file_kind::FileKind;
+use super::document::{Document, Lack};
 
 /// Files that a configuration includes; more are a pattern that was not meant so.
 const FILES_MAX: usize = 1000;
@@ -64,7 +61,7 @@ fn paths(pattern: &str, line: usize, document: &Document<'_>) -> Result<Vec<Stri
         if !part.contains(['*', '?']) {
             found.iter_mut().for_each(|path| *path += &format!("{separator}{part}"));
             if !is_certain {
-                found.retain(|path| !matches!((document.inspect)(&document.resolve(line, path)), FileKind::Missing(_)));
+                found.retain(|path| !document.is_missing(&document.resolve(line, path)));
             }
             continue;
         }
@@ -77,7 +74,11 @@ fn paths(pattern: &str, line: usize, document: &Document<'_>) -> Result<Vec<Stri
                 // What a wildcard has matched need not be a directory.
                 Err(error) if error.kind() == ErrorKind::NotADirectory => continue,
                 Err(error) => {
-                    document.report_skipped(line, format!("include: {}", refusal(&directory, &error, document)));
+                    document.report_lack(
+                        Lack::Skipped,
+                        line,
+                        format!("include: {}", refusal(&directory, &error, document)),
+                    );
                     continue;
                 }
             };
@@ -91,7 +92,7 @@ fn paths(pattern: &str, line: usize, document: &Document<'_>) -> Result<Vec<Stri
 }
 
 fn names(directory: &str, document: &Document<'_>) -> io::Result<Vec<String>> {
-    document.included.names(&document.resolve(document.whole, directory))
+    document.files.names(&document.resolve(document.whole, directory))
 }
 
 /// The message about a directory that cannot be read.

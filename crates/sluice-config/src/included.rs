@@ -1,19 +1,17 @@
 //! An included file: sites, and routes for sites that exist without it.
 //!
-//! The sites of all files are read before the routes, so that the order of the files does not decide whether a route finds its site.
-//! Routes of included files follow those of their site, in the order of the files: what the administrator wrote in the main file
-//! is tried first. An included file cannot include others, so there is no loop. Here: the keys of an included file. Not here:
-//! which files are included (`include`).
+//! The sites of all files are read before the routes, so that the order of the files does not decide whether a route
+//! finds its site. Routes of included files follow those of their site, in the order of the files: what the
+//! administrator wrote in the main file is tried first. An included file cannot include others, so there is no loop.
 
 use toml::de::DeTable;
 
 use super::blocks::Blocks;
 use super::description::Described;
-use super::description::Fallback::Words;
 use super::document::{Document, decode};
 use super::file_kind::FileKind;
 use super::include::IncludeFile;
-use super::key::{Key, Kind, Nested, Section};
+use super::key::{Key, Section, set};
 use super::root::{self, ROOT, Root};
 use super::route::{self, ROUTE};
 use super::route_lint::SiteRoot;
@@ -25,40 +23,20 @@ use super::table::Table;
 /// The keys of an included file. All but `host` and `route` are described in the section of the main file, too.
 pub(super) static INCLUDED: Section<Root> = Section {
     title: "an included file",
-    text: "A file that `include` names: sites, and routes for sites of other files. Relative paths in it start from its own directory.",
     keys: &[
-        Key {
-            name: "host",
-            kind: Kind::Text(|root, host, _| {
-                root.route_host = Some(site::parse_host(&host)?);
-                Ok(())
-            }),
-            default: Words("the site without `hosts`, or else the first site"),
-            text: "A host of the site to which the routes of this file are added.",
-            example: "\"example.org\"",
-        },
+        Key::text("host", |root, host, _| {
+            set(&mut root.route_host, site::parse_host(&host)?)
+        }),
         root::SITE_KEY,
-        Key {
-            name: "route",
-            kind: Kind::Tables(&Nested {
-                section: &ROUTE,
-                off: None,
-                begin: |root: &Root, table| {
-                    let site = root.route_site.map(|number| root.sites.root_of(number));
-                    let path = root.route_site.and_then(|number| root.sites.root_path_of(number));
-                    route::Draft::new(site.unwrap_or(SiteRoot::Absent), path, table)
-                },
-                end: |root, route, table| {
-                    if let Some(number) = root.route_site {
-                        root.sites.add_route(number, route, table);
-                    }
-                },
-            }),
-            default: Words("none"),
-            text: "A route of the site that `host` names, after the site's own routes: write `[[route]]` above each. The keys are those of \
-                   `[[site.route]]`.",
-            example: "{ path = \"/wiki/*\", files = { directory = \"/usr/share/wiki\" } }",
-        },
+        Key::tables("route", &ROUTE, |root, table| {
+            let site = root.route_site.map(|number| root.sites.site(number));
+            let path = site.and_then(|site| site.settings.root.as_deref());
+            let site_root = site.map_or(SiteRoot::Absent, |site| site.root);
+            let route = ROUTE.read(table, route::Draft::new(site_root, path, table));
+            if let Some(number) = root.route_site {
+                root.sites.add_route(number, route, table);
+            }
+        }),
         root::BLOCKS_KEY,
     ],
 };
@@ -83,7 +61,7 @@ pub(super) fn read(root: &mut Root, main: &Document<'_>, main_blocks: &Blocks<'_
         .filter_map(|document| {
             let mut table = syntax::parse(document)?;
             let blocks = Blocks::replace(&mut table, document, Some(main_blocks));
-            root.warnings.extend(blocks.unused(document));
+            root.settings.warnings.extend(blocks.unused(document));
             Some((document, table))
         })
         .collect();
@@ -104,16 +82,16 @@ pub(super) fn read(root: &mut Root, main: &Document<'_>, main_blocks: &Blocks<'_
         find_site(root, table);
         INCLUDED.read_key("route", table, root);
     }
-    root.included_files = texts.into_iter().map(|(file, _)| file.path).collect();
+    root.settings.config_files = texts.into_iter().map(|(file, _)| file.path).collect();
 }
 
 /// The text of a file. `None` if it cannot be read; that has been reported.
 fn text_of(file: IncludeFile, main: &Document<'_>) -> Option<(IncludeFile, String)> {
-    let refusal = match (main.inspect)(&file.path) {
+    let refusal = match main.files.kind(&file.path) {
         // Opening a FIFO would wait for its writer.
         FileKind::Directory | FileKind::Other => "is not a regular file".to_owned(),
         FileKind::Missing(reason) | FileKind::Denied(reason) => format!("cannot be read: {reason}"),
-        FileKind::File | FileKind::Program => match main.included.read(&file.path).map(decode) {
+        FileKind::File | FileKind::Program => match main.files.read(&file.path).map(decode) {
             Ok(Ok(text)) => return Some((file, text)),
             Ok(Err(line)) => format!("line {line} is not UTF-8 text: save the file in UTF-8"),
             Err(reason) => reason,

@@ -1,35 +1,25 @@
 //! `interpreters` of `[[site.route]].script`: the programs that run scripts of a suffix, and the check that a script can be run.
-//!
-//! Not here: engines, which the key names in mode `rte` (`engine`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sluice_settings::Engine;
 
-use super::description::Fallback::Words;
-use super::document::{At, Document};
+use super::document::{At, Document, Lack};
 use super::engine::read_engines;
 use super::file_kind::FileKind;
-use super::key::{Key, Kind};
+use super::key::Key;
 use super::script_draft::Draft;
 
-pub(super) const INTERPRETERS: Key<Draft> = Key {
-    name: "interpreters",
-    kind: Kind::Pairs(|script, pairs, written| {
-        let document = written.document();
-        if script.settings.mode.has_engine() {
-            script.settings.engines.by_suffix = read_engines(written.name, pairs, document);
-        } else {
-            script.settings.interpreters = read_interpreters(written.name, pairs, document);
-        }
-        Ok(())
-    }),
-    default: Words("none: files are executed themselves"),
-    text: "Interpreters by file name suffix. A name without a slash is looked up in PATH. A file with an interpreter needs no execute bit \
-           and no `#!` line. In mode `rte` they are engines: `{ \".py\" = \"python\", \".pl\" = \"perl\" }`.",
-    example: "{ \".pl\" = \"perl\", \".py\" = \"python3\" }",
-};
+pub(super) const INTERPRETERS: Key<Draft> = Key::pairs("interpreters", |script, pairs, written| {
+    let document = written.document();
+    if script.settings.mode.has_engine() {
+        script.settings.engines.by_suffix = read_engines(written.name, pairs, document);
+    } else {
+        script.settings.interpreters = read_interpreters(written.name, pairs, document);
+    }
+    Ok(())
+});
 
 /// Reports a program that does not exist or cannot be executed.
 pub(super) fn require_program(
@@ -39,7 +29,7 @@ pub(super) fn require_program(
     interpreters: &BTreeMap<String, String>,
 ) {
     let shown = path.value.display();
-    let message = match (document.inspect)(&path.value) {
+    let message = match document.files.kind(&path.value) {
         FileKind::Program => return,
         FileKind::File if has_interpreter(&path.value, interpreters) => return,
         FileKind::File => {
@@ -53,7 +43,9 @@ pub(super) fn require_program(
             let message = format!("{name}: no program {shown} ({reason}): put it there or fix the path");
             return document.report_missing(path.line, message);
         }
-        FileKind::Denied(reason) => return document.report_denied(path.line, format!("{name}: {shown}: {reason}")),
+        FileKind::Denied(reason) => {
+            return document.report_lack(Lack::Denied, path.line, format!("{name}: {shown}: {reason}"));
+        }
     };
     document.report(path.line, message);
 }
@@ -61,7 +53,7 @@ pub(super) fn require_program(
 /// Reports a script of an engine that does not exist.
 pub(super) fn require_source(document: &Document<'_>, name: &str, path: &At<PathBuf>) {
     let shown = path.value.display();
-    match (document.inspect)(&path.value) {
+    match document.files.kind(&path.value) {
         FileKind::Program | FileKind::File => {}
         FileKind::Directory => {
             document.report(
@@ -74,7 +66,7 @@ pub(super) fn require_source(document: &Document<'_>, name: &str, path: &At<Path
             let message = format!("{name}: no script {shown} ({reason}): put it there or fix the path");
             document.report_missing(path.line, message);
         }
-        FileKind::Denied(reason) => document.report_denied(path.line, format!("{name}: {shown}: {reason}")),
+        FileKind::Denied(reason) => document.report_lack(Lack::Denied, path.line, format!("{name}: {shown}: {reason}")),
     }
 }
 
@@ -89,36 +81,30 @@ pub(super) fn read_interpreters(
     pairs: Vec<(String, At<String>)>,
     document: &Document<'_>,
 ) -> BTreeMap<String, String> {
-    let mut interpreters = BTreeMap::new();
-    for (suffix, program) in pairs {
-        let report = |message: &str| document.report(program.line, format!("{key}: \"{suffix}\": {message}"));
-        if !is_suffix(&suffix) {
-            report("a suffix is written with its dot, as in \".pl\"");
-        } else if program.value.is_empty() || program.value.contains('\0') {
-            report("needs the name of a program, as in \"perl\"");
-        } else if program.value.contains('/') {
-            let path = At {
-                value: document.resolve(program.line, &program.value),
-                line: program.line,
-            };
-            require_program(document, key, &path, &BTreeMap::new());
-            interpreters.insert(suffix, path.value.to_string_lossy().into_owned());
-        } else {
-            if let FileKind::Missing(_) = (document.inspect)(Path::new(&program.value)) {
-                let engine = match Engine::named(&program.value) {
-                    Some(engine) => format!("; the engine {} needs mode = \"rte\"", engine.name()),
-                    None => String::new(),
-                };
-                let message = format!(
-                    "no program {} in PATH: install it, or write its path{engine}",
-                    program.value
-                );
-                document.report_missing(program.line, format!("{key}: \"{suffix}\": {message}"));
-            }
-            interpreters.insert(suffix, program.value);
+    document.each_pair(pairs, |suffix, program| {
+        let name = &program.value;
+        let refuse = |message: &str| Err(format!("{key}: \"{suffix}\": {message}"));
+        if !is_suffix(suffix) {
+            return refuse("a suffix is written with its dot, as in \".pl\"");
         }
-    }
-    interpreters
+        if name.is_empty() || name.contains('\0') {
+            return refuse("needs the name of a program, as in \"perl\"");
+        }
+        if name.contains('/') {
+            let path = At::new(document.resolve(program.line, name), program.line);
+            require_program(document, key, &path, &BTreeMap::new());
+            return Ok(path.value.to_string_lossy().into_owned());
+        }
+        if document.is_missing(Path::new(name)) {
+            let engine = match Engine::named(name) {
+                Some(engine) => format!("; the engine {} needs mode = \"rte\"", engine.name()),
+                None => String::new(),
+            };
+            let message = format!("no program {name} in PATH: install it, or write its path{engine}");
+            document.report_missing(program.line, format!("{key}: \"{suffix}\": {message}"));
+        }
+        Ok(name.clone())
+    })
 }
 
 /// Whether a text is the end of names of files, with its dot.

@@ -1,17 +1,18 @@
-//! A key of the configuration: its name, kind of value, setter, default and description, in one entry.
+//! A key of the configuration: its name, kind of value and setter, in one entry.
 //!
 //! Each section has a static list of such entries, in the file that interprets the section (`listen`, `site`, `script` …).
 //! `section` reads a section with its list; the reference page (`reference`) and the answers to unknown keys (`suggest`) are made
-//! from the same lists. So a key is written once, and a new key is one new entry.
+//! from the same lists. Descriptions, defaults and examples are in `keys.md`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use sluice_settings::ListenAddress;
 
-use super::description::{Described, Entry, Fallback};
+use super::description::{Described, Entry};
 use super::document::At;
 use super::table::{Table, Written};
+use super::texts::text_of;
 use sluice_settings::notation::{format_duration, format_size};
 
 /// A key of a section that is read into an `S`.
@@ -20,26 +21,32 @@ pub(crate) struct Key<S: 'static> {
     pub(crate) name: &'static str,
     /// The kind of value, with its setter.
     pub(crate) kind: Kind<S>,
-    /// The value that applies when the key is absent.
-    pub(crate) default: Fallback,
-    /// The description, in whole sentences.
-    pub(crate) text: &'static str,
-    /// A value as written in the file, other than the default.
-    pub(crate) example: &'static str,
+    /// Whether a section without the key is a mistake.
+    pub(crate) is_required: bool,
 }
 
 /// A section that is read into an `S`.
 pub(crate) struct Section<S: 'static> {
     /// The name in messages and in the reference, such as `[[site.route]].script`; empty for the top of the file.
     pub(crate) title: &'static str,
-    /// The purpose of the section.
-    pub(crate) text: &'static str,
     /// The keys, in the order in which they are read and the reference shows them.
     pub(crate) keys: &'static [Key<S>],
 }
 
 /// A setter. An error is a message about the value; it says what to write instead.
 pub(crate) type Set<S, T> = fn(&mut S, T, &Written<'_>) -> Result<(), String>;
+
+/// Sets what a key stands for; a setter of a value that needs no check.
+///
+/// # Errors
+/// None.
+pub(crate) fn set<P: From<T>, T>(place: &mut P, value: T) -> Result<(), String> {
+    *place = value.into();
+    Ok(())
+}
+
+/// Reads a table of another section, and puts the result into the `S`. Checks of several keys together belong here.
+pub(crate) type Read<S> = fn(&mut S, &Table<'_>);
 
 /// A word that a key takes, and what it sets.
 pub(crate) type Word<S> = (&'static str, fn(&mut S));
@@ -64,15 +71,8 @@ pub(crate) enum Kind<S: 'static> {
     Words(Set<S, Vec<String>>),
     /// Names with texts.
     Pairs(Set<S, Vec<(String, At<String>)>>),
-    /// A whole number.
-    Number {
-        /// The unit, such as `processes`.
-        unit: &'static str,
-        /// The least and greatest value.
-        bounds: Bounds,
-        /// The setter.
-        set: fn(&mut S, u64),
-    },
+    /// A whole number of a unit, such as `processes`.
+    Number(&'static str, Bounds, fn(&mut S, u64)),
     /// A duration; the bounds are milliseconds.
     Duration(Bounds, fn(&mut S, Duration)),
     /// A size; the bounds are bytes.
@@ -82,11 +82,13 @@ pub(crate) enum Kind<S: 'static> {
     /// One of these numbers.
     Code(&'static [u16], fn(&mut S, u16)),
     /// A text, or a section that occurs once.
-    TextOrTable(Set<S, String>, &'static dyn Below<S>),
+    TextOrTable(Set<S, String>, &'static dyn Described, Read<S>),
     /// A section that occurs once.
-    Table(&'static dyn Below<S>),
+    Table(&'static dyn Described, Read<S>),
+    /// A section that occurs once, or `false`, with its setter.
+    TableOrOff(&'static dyn Described, fn(&mut S), Read<S>),
     /// A section that may occur several times.
-    Tables(&'static dyn Below<S>),
+    Tables(&'static dyn Described, Read<S>),
     /// Sections by names of the user's choice, which are read where they are used.
     Named(&'static dyn Described),
 }
@@ -103,41 +105,119 @@ pub(crate) struct Bounds {
 }
 
 /// Bounds that allow every number.
-pub(crate) const ANY: Bounds = Bounds {
-    least: 0,
-    most: u64::MAX,
-    hint: "",
-};
+pub(crate) const ANY: Bounds = at_least(0, "");
 
 /// Bounds without a greatest value.
 pub(crate) const fn at_least(least: u64, hint: &'static str) -> Bounds {
-    Bounds {
-        least,
-        most: u64::MAX,
-        hint,
+    between(least, u64::MAX, hint)
+}
+
+/// Bounds with a hint, which is empty for none.
+pub(crate) const fn between(least: u64, most: u64, hint: &'static str) -> Bounds {
+    Bounds { least, most, hint }
+}
+
+/// A key of each kind, with the values of `Kind`.
+impl<S> Key<S> {
+    const fn new(name: &'static str, kind: Kind<S>) -> Key<S> {
+        Key {
+            name,
+            kind,
+            is_required: false,
+        }
     }
-}
 
-/// A section below one that is read into an `S`.
-pub(crate) trait Below<S>: Sync {
-    /// The section's description.
-    fn description(&self) -> &'static dyn Described;
-    /// Reads a table of that section, and puts the result into `parent`.
-    fn read(&self, parent: &mut S, table: &Table<'_>);
-    /// The setter for `false` in place of the section; `None` if `false` is a mistake.
-    fn off(&self) -> Option<fn(&mut S)>;
-}
+    /// The same key; a section without it is a mistake.
+    pub(crate) const fn required(mut key: Key<S>) -> Key<S> {
+        key.is_required = true;
+        key
+    }
 
-/// A section that is read into a `T`, which then becomes part of an `S`.
-pub(crate) struct Nested<S: 'static, T: 'static> {
-    /// The section.
-    pub(crate) section: &'static Section<T>,
-    /// The setter for `false` in place of the section, if that may be written.
-    pub(crate) off: Option<fn(&mut S)>,
-    /// Makes the `T` that holds the defaults.
-    pub(crate) begin: fn(&S, &Table<'_>) -> T,
-    /// Puts it into the `S` when the section has been read. Checks of several keys together belong here.
-    pub(crate) end: fn(&mut S, T, &Table<'_>),
+    pub(crate) const fn text(name: &'static str, set: Set<S, String>) -> Key<S> {
+        Key::new(name, Kind::Text(set))
+    }
+
+    pub(crate) const fn path(name: &'static str, set: Set<S, PathBuf>) -> Key<S> {
+        Key::new(name, Kind::Path(set))
+    }
+
+    pub(crate) const fn word_or_path(name: &'static str, words: &'static [Word<S>], set: Set<S, PathBuf>) -> Key<S> {
+        Key::new(name, Kind::WordOrPath(words, set))
+    }
+
+    pub(crate) const fn addresses(name: &'static str, set: Set<S, Vec<At<ListenAddress>>>) -> Key<S> {
+        Key::new(name, Kind::Addresses(set))
+    }
+
+    pub(crate) const fn flag(name: &'static str, set: fn(&mut S, bool)) -> Key<S> {
+        Key::new(name, Kind::Flag(set))
+    }
+
+    pub(crate) const fn flag_or_word(name: &'static str, set: fn(&mut S, bool), words: &'static [Word<S>]) -> Key<S> {
+        Key::new(name, Kind::FlagOrWord(set, words))
+    }
+
+    pub(crate) const fn texts(name: &'static str, set: Set<S, Vec<At<String>>>) -> Key<S> {
+        Key::new(name, Kind::Texts(set))
+    }
+
+    pub(crate) const fn words(name: &'static str, set: Set<S, Vec<String>>) -> Key<S> {
+        Key::new(name, Kind::Words(set))
+    }
+
+    pub(crate) const fn pairs(name: &'static str, set: Set<S, Vec<(String, At<String>)>>) -> Key<S> {
+        Key::new(name, Kind::Pairs(set))
+    }
+
+    pub(crate) const fn number(name: &'static str, unit: &'static str, bounds: Bounds, set: fn(&mut S, u64)) -> Key<S> {
+        Key::new(name, Kind::Number(unit, bounds, set))
+    }
+
+    pub(crate) const fn duration(name: &'static str, bounds: Bounds, set: fn(&mut S, Duration)) -> Key<S> {
+        Key::new(name, Kind::Duration(bounds, set))
+    }
+
+    pub(crate) const fn size(name: &'static str, bounds: Bounds, set: fn(&mut S, u64)) -> Key<S> {
+        Key::new(name, Kind::Size(bounds, set))
+    }
+
+    pub(crate) const fn choice(name: &'static str, words: &'static [Word<S>]) -> Key<S> {
+        Key::new(name, Kind::Choice(words))
+    }
+
+    pub(crate) const fn code(name: &'static str, codes: &'static [u16], set: fn(&mut S, u16)) -> Key<S> {
+        Key::new(name, Kind::Code(codes, set))
+    }
+
+    pub(crate) const fn text_or_table(
+        name: &'static str,
+        set: Set<S, String>,
+        section: &'static dyn Described,
+        read: Read<S>,
+    ) -> Key<S> {
+        Key::new(name, Kind::TextOrTable(set, section, read))
+    }
+
+    pub(crate) const fn table(name: &'static str, section: &'static dyn Described, read: Read<S>) -> Key<S> {
+        Key::new(name, Kind::Table(section, read))
+    }
+
+    pub(crate) const fn table_or_off(
+        name: &'static str,
+        section: &'static dyn Described,
+        off: fn(&mut S),
+        read: Read<S>,
+    ) -> Key<S> {
+        Key::new(name, Kind::TableOrOff(section, off, read))
+    }
+
+    pub(crate) const fn tables(name: &'static str, section: &'static dyn Described, read: Read<S>) -> Key<S> {
+        Key::new(name, Kind::Tables(section, read))
+    }
+
+    pub(crate) const fn named(name: &'static str, section: &'static dyn Described) -> Key<S> {
+        Key::new(name, Kind::Named(section))
+    }
 }
 
 // Derived, these would ask the same of `S`.
@@ -163,21 +243,28 @@ impl<S> Described for Section<S> {
     }
 
     fn text(&self) -> &'static str {
-        self.text
+        &text_of(self.title, "").text
     }
 
     fn keys(&self) -> Vec<Entry> {
-        let entry = |key: &'static Key<S>| Entry {
-            name: key.name,
-            value: key.kind.shown(),
-            default: &key.default,
-            text: key.text,
-            example: key.example,
-            below: match key.kind {
-                Kind::Table(below) | Kind::Tables(below) | Kind::TextOrTable(_, below) => Some(below.description()),
-                Kind::Named(section) => Some(section),
-                _ => None,
-            },
+        let entry = |key: &'static Key<S>| {
+            let text = text_of(self.title, key.name);
+            Entry {
+                name: key.name,
+                value: key.kind.shown(),
+                is_required: key.is_required,
+                default: text.default,
+                text: &text.text,
+                example: text.example,
+                below: match key.kind {
+                    Kind::Table(section, _)
+                    | Kind::TableOrOff(section, ..)
+                    | Kind::Tables(section, _)
+                    | Kind::TextOrTable(_, section, _)
+                    | Kind::Named(section) => Some(section),
+                    _ => None,
+                },
+            }
         };
         self.keys.iter().map(entry).collect()
     }
@@ -202,25 +289,22 @@ impl<S> Kind<S> {
             Kind::Texts(_) => "list of texts".into(),
             Kind::Words(_) => "text, or list of texts".into(),
             Kind::Pairs(_) => "table of texts".into(),
-            Kind::Number { unit, bounds, .. } => format!("number of {unit}{}", bounds.shown(|bound| bound.to_string())),
+            Kind::Number(unit, bounds, _) => format!("number of {unit}{}", bounds.shown(|bound| bound.to_string())),
             Kind::Duration(bounds, _) => format!("duration{}", bounds.shown(millis)),
             Kind::Size(bounds, _) => format!("size{}", bounds.shown(format_size)),
             Kind::Choice(words) => listed(words.iter().map(|(word, _)| quoted(word))),
             Kind::Code(codes, _) => listed(codes.iter().map(ToString::to_string)),
-            Kind::TextOrTable(_, below) => format!("text, [section](#{})", anchor(below.description())),
-            Kind::Table(below) => {
-                let off = if below.off().is_some() { ", `false`" } else { "" };
-                format!("[section](#{}){off}", anchor(below.description()))
-            }
-            Kind::Tables(below) => format!("[sections](#{})", anchor(below.description())),
-            Kind::Named(section) => format!("[sections](#{})", anchor(*section)),
+            Kind::TextOrTable(_, section, _) => format!("text, [section](#{})", anchor(*section)),
+            Kind::Table(section, _) => format!("[section](#{})", anchor(*section)),
+            Kind::TableOrOff(section, ..) => format!("[section](#{}), `false`", anchor(*section)),
+            Kind::Tables(section, _) | Kind::Named(section) => format!("[sections](#{})", anchor(*section)),
         }
     }
 
     /// The required kind of value, for messages.
     pub(super) fn form(&self) -> String {
         match self {
-            Kind::Number { unit, .. } => format!("a number of {unit}"),
+            Kind::Number(unit, ..) => format!("a number of {unit}"),
             Kind::Code(..) => "a number".to_owned(),
             Kind::Flag(_) => "true or false".to_owned(),
             Kind::FlagOrWord(_, words) => {
@@ -230,9 +314,9 @@ impl<S> Kind<S> {
             Kind::Texts(_) => "a list of texts".to_owned(),
             Kind::Words(_) | Kind::Addresses(_) => "a text or a list of texts".to_owned(),
             Kind::Pairs(_) => "a table of names and texts".to_owned(),
-            Kind::Table(_) => "one table".to_owned(),
+            Kind::Table(..) | Kind::TableOrOff(..) => "one table".to_owned(),
             Kind::TextOrTable(..) => "a text or one table".to_owned(),
-            Kind::Tables(_) => "a list of tables".to_owned(),
+            Kind::Tables(..) => "a list of tables".to_owned(),
             Kind::Named(_) => "tables by name".to_owned(),
             Kind::Text(_)
             | Kind::Path(_)

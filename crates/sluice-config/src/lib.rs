@@ -7,8 +7,8 @@
 //!              └─▶ include ─▶ included: sites and routes ──────────┼────────────────────────────┘
 //!                                                                  └─▶ reference page, answers to unknown keys
 //! ```
-//! A key is one entry (`key`) in the file of its section: its name, kind of value, setter, default and description. Nothing here
-//! opens a socket or starts a process, so a configuration can be read while a server runs with an older one. Not here: the server (`sluice_server`), and the command line.
+//! A key is one entry (`key`) in the file of its section: its name, kind of value and setter. What users read about it is in `keys.md`.
+//! Nothing here opens a socket or starts a process, so a configuration can be read while a server runs with an older one.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -69,6 +69,7 @@ mod syntax;
 mod table;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod throttle;
 mod users;
 mod variables;
@@ -78,7 +79,6 @@ mod watch;
 use std::path::Path;
 
 use sluice_settings::Settings;
-use sluice_settings::notation::reason;
 use sluice_settings::source::Source;
 
 pub use control_key::control_socket;
@@ -96,10 +96,10 @@ pub use users::parse_user;
 pub use warnings::warnings;
 
 use blocks::Blocks;
-use document::{Document, decode};
+use document::Document;
 use included::INCLUDED;
 use root::{ROOT, Root};
-use source_files::{SourceFiles, read_config};
+use source_files::{SourceFiles, read_text};
 
 /// Reads a configuration file and checks that the directories and files that it names exist.
 ///
@@ -123,34 +123,16 @@ pub fn load_to_run(path: &Path, warn: impl FnMut(&str)) -> Result<Settings, Conf
 /// The same as for `load_to_run`.
 pub fn load_from(path: &Path, source: &Source, mut warn: impl FnMut(&str)) -> Result<Settings, ConfigErrors> {
     read(path, source, |document| {
-        let missing = document.take_missing().into_iter();
-        missing.for_each(|missing| warn(&format!("{missing}; until it exists the answer is 503")));
-        let denied = document.take_denied().into_iter();
-        denied.for_each(|denied| warn(&format!("{denied}; until that changes the answer is 503")));
-        let skipped = document.take_skipped().into_iter();
-        skipped.for_each(|skipped| warn(&format!("{skipped}; it is left out until the next reload")));
+        document.take_lacks().iter().for_each(|line| warn(line));
     })
 }
 
 /// Reads a configuration file; `look_at` sees the document before its mistakes are collected.
 fn read(path: &Path, source: &Source, look_at: impl FnOnce(&Document<'_>)) -> Result<Settings, ConfigErrors> {
     let name = path.display().to_string();
-    let refuse = |reason: String| ConfigErrors::one(&name, None, reason);
-    let bytes = read_config(path, source).map_err(refuse)?;
-    let absolute =
-        std::path::absolute(path).map_err(|error| refuse(format!("has no absolute path: {}", reason(&error))))?;
-    let text = decode(bytes).map_err(|line| {
-        ConfigErrors::one(
-            &name,
-            Some(line),
-            "is not UTF-8 text: save the file in UTF-8".to_owned(),
-        )
-    })?;
-    let directory = absolute.parent().unwrap_or(Path::new("/"));
+    let (text, directory) = read_text(path, source)?;
     let files = SourceFiles(source.clone());
-    let (inspect, read_template) = (|path: &Path| files.kind(path), |path: &Path| files.read_template(path));
-    let document = Document::new(&ROOT, &name, &text, directory).reading(&inspect, &read_template, &files);
-    interpret(document, look_at)
+    interpret(Document::new(&ROOT, &name, &text, &directory, &files), look_at)
 }
 
 /// The lists of keys of the main file, and of included files.
@@ -174,7 +156,7 @@ fn interpret(document: Document<'_>, look_at: impl FnOnce(&Document<'_>)) -> Res
     let blocks = Blocks::replace(&mut table, &document, None);
     let mut root = Root::read(&document, &table);
     included::read(&mut root, &document, &blocks);
-    root.warnings.extend(blocks.unused(&document));
+    root.settings.warnings.extend(blocks.unused(&document));
     let settings = root.finish(&document);
     look_at(&document);
     document.finish(settings)

@@ -1,6 +1,4 @@
 //! `[[listen]]`: addresses, their protocols, and TLS with its certificates.
-//!
-//! Here: the keys, and whether the files that they name exist. Not here: the content of those files (`sluice_server` opens them).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -9,10 +7,9 @@ use sluice_settings::{
     ClientCertificates, IdentitySettings, IdentitySource, ListenAddress, ListenSettings, Peers, TlsSettings,
 };
 
-use super::client_certificates::{Authorities, CRL_TEXT};
-use super::description::Fallback::{Required, Value, Words};
+use super::client_certificates::Authorities;
 use super::document::{At, Document};
-use super::key::{Key, Kind, Nested, Section};
+use super::key::{Key, Section};
 use super::server::read_peers;
 use super::table::{Table, expect_file, require_file, require_parent};
 
@@ -46,87 +43,42 @@ pub(super) struct Listen {
 
 pub(super) static LISTEN: Section<Draft> = Section {
     title: "[[listen]]",
-    text: "An address to listen on; may be repeated. Without any, the server listens on `127.0.0.1:8080`, for this machine alone.",
     keys: &[
-        Key {
-            name: "address",
-            kind: Kind::Addresses(|listen, addresses, written| {
-                for At { value: address, line } in &addresses {
-                    if let Some(path) = address.path() {
-                        let path = At {
-                            value: path.to_owned(),
-                            line: *line,
-                        };
-                        require_parent(written.document(), written.name, &path);
-                    }
+        Key::required(Key::addresses("address", |listen, addresses, written| {
+            for At { value: address, line } in &addresses {
+                if let Some(path) = address.path() {
+                    let path = At::new(path.to_owned(), *line);
+                    require_parent(written.document(), written.name, &path);
                 }
-                listen.addresses = addresses;
-                Ok(())
-            }),
-            default: Required,
-            text: "Address and port: `0.0.0.0:80` or `:80` (every IPv4 address), `[::]:80` (every IPv6 address), \
-                   `localhost:8080` or `8080` (this machine alone). With port 0 the system chooses the port. `unix:/run/sluice.sock` \
-                   is a unix socket; its file is created at the start and removed at the end. The other keys apply to each address of a \
-                   list.",
-            example: "[\"0.0.0.0:80\", \"[::]:80\"]",
-        },
-        Key {
-            name: "mode",
-            kind: Kind::Text(|listen, mode, written| {
-                if !listen.addresses.is_empty() && !listen.has_unix() {
-                    written.refuse("is for unix sockets: remove it, or write address = \"unix:/run/sluice.sock\"");
-                }
-                listen.socket_mode = Some(parse_socket_mode(&mode)?);
-                Ok(())
-            }),
-            default: Value("\"660\""),
-            text: "The permissions of a unix socket's file, as for chmod(1). Connecting needs write permission.",
-            example: "\"600\"",
-        },
-        Key {
-            name: "proxy_protocol",
-            kind: Kind::Texts(|listen, texts, written| {
-                let peers = read_peers(&texts, written);
-                let result = check_proxies(&peers, listen.has_unix());
-                listen.proxy_protocol = Some(peers);
-                result
-            }),
-            default: Words("none"),
-            text: "Proxies that begin each connection with a header of the PROXY protocol, version 1 or 2, which names the client: \
-                   addresses, networks, `unix:`. Connections from them without the header are closed, and so are all connections \
-                   from others.",
-            example: "[\"10.0.0.0/8\"]",
-        },
-        Key {
-            name: "tls",
-            kind: Kind::Table(&Nested {
-                section: &TLS,
-                off: None,
-                begin: |_: &Draft, _| Tls::default(),
-                end: |listen, tls, table| listen.tls = tls.finish(table),
-            }),
-            default: Words("none: clear text"),
-            text: "TLS 1.2 and 1.3 on this address.",
-            example: "{ certificate = \"cert.pem\" }",
-        },
-        Key {
-            name: "http2",
-            kind: Kind::Choice(&[
+            }
+            listen.addresses = addresses;
+            Ok(())
+        })),
+        Key::text("mode", |listen, mode, written| {
+            if !listen.addresses.is_empty() && !listen.has_unix() {
+                written.refuse("is for unix sockets: remove it, or write address = \"unix:/run/sluice.sock\"");
+            }
+            listen.socket_mode = Some(parse_socket_mode(&mode)?);
+            Ok(())
+        }),
+        Key::texts("proxy_protocol", |listen, texts, written| {
+            let peers = read_peers(texts, written);
+            let result = check_proxies(&peers, listen.has_unix());
+            listen.proxy_protocol = Some(peers);
+            result
+        }),
+        Key::table("tls", &TLS, |listen, table| {
+            let tls = TLS.read(table, Tls::default());
+            listen.tls = tls.finish(table);
+        }),
+        Key::choice(
+            "http2",
+            &[
                 ("on", |listen| listen.http2 = Some(true)),
                 ("off", |listen| listen.http2 = Some(false)),
-            ]),
-            default: Words("`\"on\"` with `tls`, `\"off\"` without"),
-            text: "HTTP/2 in addition to HTTP/1.1. Over TLS it is negotiated (ALPN); in clear text the client must know in advance \
-                   that the server supports it.",
-            example: "\"on\"",
-        },
-        Key {
-            name: "redirect",
-            kind: Kind::Choice(&[("https", |listen| listen.is_redirected = true)]),
-            default: Words("none"),
-            text: "Redirects every request to the same host and path over https (308), to the port of the first address with `tls`.",
-            example: "\"https\"",
-        },
+            ],
+        ),
+        Key::choice("redirect", &[("https", |listen| listen.is_redirected = true)]),
     ],
 };
 
@@ -155,106 +107,57 @@ enum ClientCertificatesAsked {
     Required,
 }
 
-const CERTIFICATE: &str = "The certificate, followed by the intermediate certificates up to its authority.";
-const PRIVATE_KEY: &str = "The private key of the certificate: RSA, P-256, P-384 or Ed25519, without a pass phrase.";
-
 static TLS: Section<Tls> = Section {
     title: "[[listen]].tls",
-    text: "TLS on an address, with the certificate for clients that name no site's host, or a site without a certificate of its \
-           own. Certificates and keys are PEM files. When they change, they are read again within a few seconds, and also by `sluice \
-           reload`; connections stay open.",
     keys: &[
-        Key {
-            name: "certificate",
-            kind: Kind::Path(|tls, file, written| {
-                require_file(written, &file)?;
-                tls.identity.certificate = Some(written.at(file));
-                Ok(())
-            }),
-            default: Required,
-            text: CERTIFICATE,
-            example: "\"cert.pem\"",
-        },
-        Key {
-            name: "key",
-            kind: Kind::Path(|tls, file, written| {
-                require_file(written, &file)?;
-                tls.identity.key = Some(file);
-                Ok(())
-            }),
-            default: Words("in the file of the certificate"),
-            text: PRIVATE_KEY,
-            example: "\"key.pem\"",
-        },
-        Key {
-            name: "oldest",
-            kind: Kind::Choice(&[
+        Key::required(Key::path("certificate", |tls, file, written| {
+            require_file(written, &file)?;
+            tls.identity.certificate = Some(written.at(file));
+            Ok(())
+        })),
+        Key::path("key", |tls, file, written| {
+            require_file(written, &file)?;
+            tls.identity.key = Some(file);
+            Ok(())
+        }),
+        Key::choice(
+            "oldest",
+            &[
                 ("1.2", |tls| tls.is_1_3_only = false),
                 ("1.3", |tls| tls.is_1_3_only = true),
-            ]),
-            default: Value("\"1.2\""),
-            text: "The oldest TLS version that is accepted: `1.3` disables TLS 1.2.",
-            example: "\"1.3\"",
-        },
-        Key {
-            name: "client_certificates",
-            kind: Kind::Choice(&[
+            ],
+        ),
+        Key::choice(
+            "client_certificates",
+            &[
                 ("off", |tls| tls.asked = ClientCertificatesAsked::Off),
                 ("optional", |tls| tls.asked = ClientCertificatesAsked::Optional),
                 ("required", |tls| tls.asked = ClientCertificatesAsked::Required),
-            ]),
-            default: Value("\"off\""),
-            text: "Whether clients are asked for a certificate. Scripts get the result in `SSL_CLIENT_VERIFY`, `SSL_CLIENT_S_DN` \
-                   and the other variables of Apache's mod_ssl.",
-            example: "\"required\"",
-        },
-        Key {
-            name: "client_authorities",
-            kind: Kind::Path(|tls, file, written| tls.authorities.set_certificates(file, written)),
-            default: Words("none, which requires `client_certificates = \"off\"`"),
-            text: "The certificates of the authorities that sign client certificates. A site may have others, its own \
-                   `client_authorities`.",
-            example: "\"clients.pem\"",
-        },
-        Key {
-            name: "client_crl",
-            kind: Kind::Texts(|tls, files, written| {
-                tls.authorities.set_lists(files, written);
-                Ok(())
-            }),
-            default: Words("none: nothing is revoked"),
-            text: CRL_TEXT,
-            example: "[\"revoked.pem\"]",
-        },
+            ],
+        ),
+        Key::path("client_authorities", |tls, file, written| {
+            tls.authorities.set_certificates(file, written)
+        }),
+        Key::texts("client_crl", |tls, files, written| {
+            tls.authorities.set_lists(files, written);
+            Ok(())
+        }),
     ],
 };
 
 pub(super) static SITE_TLS: Section<Identity> = Section {
     title: "[site.tls]",
-    text: "The certificate of a site, for clients that name one of its hosts (SNI) on an address with `tls`.",
     keys: &[
-        Key {
-            name: "certificate",
-            kind: Kind::Path(|identity, file, written| {
-                expect_file(written, &file)?;
-                identity.certificate = Some(written.at(file));
-                Ok(())
-            }),
-            default: Required,
-            text: CERTIFICATE,
-            example: "\"cert.pem\"",
-        },
-        Key {
-            name: "key",
-            kind: Kind::Path(|identity, file, written| {
-                expect_file(written, &file)?;
-                identity.key = Some(file);
-                Ok(())
-            }),
-            default: Words("in the file of the certificate"),
-            text: PRIVATE_KEY,
-            example: "\"key.pem\"",
-        },
+        Key::required(Key::path("certificate", |identity, file, written| {
+            expect_file(written, &file)?;
+            identity.certificate = Some(written.at(file));
+            Ok(())
+        })),
+        Key::path("key", |identity, file, written| {
+            expect_file(written, &file)?;
+            identity.key = Some(file);
+            Ok(())
+        }),
     ],
 };
 

@@ -1,16 +1,12 @@
 //! `[log]` and `[site.log]`: access logs, and the server log.
-//!
-//! Here: what a site takes from the server's log, files that cannot be a log, and rotation of logs that are not files. Not here:
-//! the notation of formats (`sluice_settings::log_format`).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use sluice_settings::{AccessLog, LogFormat, LogLevel, LogTarget, ServerLog, SiteSettings};
+use sluice_settings::{AccessLog, LogFormat, LogLevel, LogTarget, ServerLog, Settings};
 
-use super::description::Fallback::{self, Value, Words};
 use super::document::{At, Document};
 use super::file_kind::FileKind;
-use super::key::{Key, Kind, Section, at_least};
+use super::key::{Key, Section, at_least};
 use super::section::to_usize;
 use super::table::{Table, Written, require_parent};
 
@@ -20,10 +16,10 @@ const ROTATION: [&str; 3] = ["rotate", "rotate_size", "keep"];
 /// `[log]` or `[site.log]` while it is read.
 pub(super) struct Logs {
     pub(super) access: AccessLog,
-    /// The settings of the server log, which only `[log]` has.
-    server: ServerLog,
+    /// The server log, which only `[log]` has.
+    pub(super) server: ServerLog,
     /// The key `diagnostics` as in the file.
-    diagnostics: Option<At<String>>,
+    pub(super) diagnostics: Option<At<String>>,
 }
 
 impl Logs {
@@ -35,189 +31,92 @@ impl Logs {
             diagnostics: None,
         }
     }
-
-    /// Completes the server log: it is rotated as the access log is.
-    pub(super) fn finish(self) -> (AccessLog, OwnLog) {
-        let settings = ServerLog {
-            rotation: self.access.rotation.clone(),
-            ..self.server
-        };
-        let own = OwnLog {
-            settings,
-            diagnostics: self.diagnostics,
-        };
-        (self.access, own)
-    }
 }
 
-/// The server log as read.
-#[derive(Default)]
-pub(super) struct OwnLog {
-    pub(super) settings: ServerLog,
-    /// The key `diagnostics` as in the file.
-    diagnostics: Option<At<String>>,
-}
-
-impl OwnLog {
-    pub(super) fn file(&self) -> Option<&PathBuf> {
-        self.settings.file.as_ref()
-    }
-
-    /// Reports that an access log has the same file, because each would rotate it without the other.
-    pub(super) fn check(&self, access: &AccessLog, sites: &[SiteSettings], document: &Document<'_>) {
-        let mut logs = sites.iter().filter_map(|site| site.log.as_ref()).chain([access]);
-        let is_shared = logs.any(|log| matches!(&log.target, LogTarget::File(file) if Some(file) == self.file()));
-        if let Some(key) = self.diagnostics.as_ref().filter(|_| is_shared) {
-            let message = format!("{}: is the file of an access log: name another", key.value);
-            document.report(key.line, message);
-        }
+/// Reports that the server log has the file of an access log, because each would rotate it without the other. `key` names the file.
+pub(super) fn check_diagnostics(key: Option<At<String>>, settings: &Settings, document: &Document<'_>) {
+    let of_sites = settings.sites.iter().filter_map(|site| site.log.as_ref());
+    let mut logs = of_sites.chain([&settings.access_log]);
+    let own = settings.server_log.file.as_ref();
+    let is_shared = logs.any(|log| matches!(&log.target, LogTarget::File(file) if Some(file) == own));
+    if let Some(key) = key.filter(|_| is_shared) {
+        let message = format!("{}: is the file of an access log: name another", key.value);
+        document.report(key.line, message);
     }
 }
 
 pub(super) static LOG: Section<Logs> = Section {
     title: "[log]",
-    text: "The access log, with one line for each exchange, and the server log, with messages for the administrator. See \
-           [Logs](../guides/logs.md).",
     keys: &[
-        access(Value("\"-\""), "\"access.log\""),
-        format(Value("\"combined\""), "\"json\""),
-        rotate(Value("\"never\"")),
-        rotate_size(Words("no limit")),
-        keep(Words("all")),
-        DIAGNOSTICS,
-        LEVEL,
-        JSON,
+        ACCESS,
+        FORMAT,
+        ROTATE,
+        ROTATE_SIZE,
+        KEEP,
+        Key::path("diagnostics", |log, file, written| {
+            check_file(&file, written)?;
+            log.server.file = Some(file);
+            log.diagnostics = Some(written.shown());
+            Ok(())
+        }),
+        Key::choice(
+            "level",
+            &[
+                ("error", |log| log.server.level = LogLevel::Error),
+                ("warn", |log| log.server.level = LogLevel::Warn),
+                ("info", |log| log.server.level = LogLevel::Info),
+                ("debug", |log| log.server.level = LogLevel::Debug),
+            ],
+        ),
+        Key::flag("json", |log, is_json| log.server.is_json = is_json),
     ],
 };
 
 pub(super) static SITE_LOG: Section<Logs> = Section {
     title: "[site.log]",
-    text: "The access log of a site. Keys that are absent are taken from `[log]`.",
-    keys: &[
-        access(AS_SERVER, "\"example.org.log\""),
-        format(AS_SERVER, "'%h %t \"%r\" %>s %B'"),
-        rotate(AS_SERVER),
-        rotate_size(AS_SERVER),
-        keep(AS_SERVER),
+    keys: &[ACCESS, FORMAT, ROTATE, ROTATE_SIZE, KEEP],
+};
+
+const ACCESS: Key<Logs> = Key::word_or_path(
+    "access",
+    &[
+        ("-", |log| log.access.target = LogTarget::Stdout),
+        ("off", |log| log.access.target = LogTarget::Off),
     ],
-};
-
-const DIAGNOSTICS: Key<Logs> = Key {
-    name: "diagnostics",
-    kind: Kind::Path(|log, file, written| {
+    |log, file, written| {
         check_file(&file, written)?;
-        log.server.file = Some(file);
-        log.diagnostics = Some(written.shown());
+        log.access.target = LogTarget::File(file);
         Ok(())
-    }),
-    default: Words("standard error"),
-    text: "The file to which the server log is appended: messages for the administrator, about faults and reloads, and the standard \
-           error of scripts. It is rotated as `rotate`, `rotate_size` and `keep` say, and reopened by `sluice log reopen`. The lines of the start go \
-           to standard error, too.",
-    example: "\"server.log\"",
-};
+    },
+);
 
-const LEVEL: Key<Logs> = Key {
-    name: "level",
-    kind: Kind::Choice(&[
-        ("error", |log| log.server.level = LogLevel::Error),
-        ("warn", |log| log.server.level = LogLevel::Warn),
-        ("info", |log| log.server.level = LogLevel::Info),
-        ("debug", |log| log.server.level = LogLevel::Debug),
-    ]),
-    default: Value("\"info\""),
-    text: "The least important messages of the server log: `error` (faults of the server), `warn` (and of scripts), `info` (and of \
-           clients), `debug`. The environment variable RUST_LOG overrides it.",
-    example: "\"warn\"",
-};
+const FORMAT: Key<Logs> = Key::text("format", |log, text, _| {
+    log.access.format = LogFormat::parse(&text).map_err(|error| error.to_string())?;
+    Ok(())
+});
 
-const JSON: Key<Logs> = Key {
-    name: "json",
-    kind: Kind::Flag(|log, is_json| log.server.is_json = is_json),
-    default: Value("false"),
-    text: "Whether each line of the server log is a JSON object. For the access log write `format = \"json\"`.",
-    example: "true",
-};
+const ROTATE: Key<Logs> = Key::choice(
+    "rotate",
+    &[
+        ("never", |log| log.access.rotation.is_daily = false),
+        ("daily", |log| log.access.rotation.is_daily = true),
+    ],
+);
 
-const AS_SERVER: Fallback = Words("as in `[log]`");
+const ROTATE_SIZE: Key<Logs> = Key::size(
+    "rotate_size",
+    at_least(4096, "a file for every few lines helps nobody"),
+    |log, size| {
+        log.access.rotation.bytes_max = Some(size);
+    },
+);
 
-const fn access(default: Fallback, example: &'static str) -> Key<Logs> {
-    Key {
-        name: "access",
-        kind: Kind::WordOrPath(
-            &[
-                ("-", |log| log.access.target = LogTarget::Stdout),
-                ("off", |log| log.access.target = LogTarget::Off),
-            ],
-            |log, file, written| {
-                check_file(&file, written)?;
-                log.access.target = LogTarget::File(file);
-                Ok(())
-            },
-        ),
-        default,
-        text: "The file to which lines are appended, reopened by `sluice log reopen`; `-` for standard output; `off` for no log.",
-        example,
-    }
-}
-
-const fn format(default: Fallback, example: &'static str) -> Key<Logs> {
-    Key {
-        name: "format",
-        kind: Kind::Text(|log, text, _| {
-            log.access.format = LogFormat::parse(&text).map_err(|error| error.to_string())?;
-            Ok(())
-        }),
-        default,
-        text: "The format of a line: `common`, `combined` (Apache's, followed by the UNIQUE_ID of the exchange), `vhost-combined` (the \
-               same after the site's name and port), `json` (one object per line), or a format string in the notation of Apache's \
-               mod_log_config ([all directives](../guides/logs.md#format-strings)).",
-        example,
-    }
-}
-
-const fn rotate(default: Fallback) -> Key<Logs> {
-    Key {
-        name: "rotate",
-        kind: Kind::Choice(&[
-            ("never", |log| log.access.rotation.is_daily = false),
-            ("daily", |log| log.access.rotation.is_daily = true),
-        ]),
-        default,
-        text: "`daily` rotates the file at the first line after midnight: `access.log` is renamed to `access.log.20261121-235958`, the \
-               time of its last line.",
-        example: "\"daily\"",
-    }
-}
-
-const fn rotate_size(default: Fallback) -> Key<Logs> {
-    Key {
-        name: "rotate_size",
-        kind: Kind::Size(
-            at_least(4096, "a file for every few lines helps nobody"),
-            |log, size| {
-                log.access.rotation.bytes_max = Some(size);
-            },
-        ),
-        default,
-        text: "The file is rotated before it would exceed this size.",
-        example: "\"100MiB\"",
-    }
-}
-
-const fn keep(default: Fallback) -> Key<Logs> {
-    Key {
-        name: "keep",
-        kind: Kind::Number {
-            unit: "files",
-            bounds: at_least(1, "leave it out to keep all of them"),
-            set: |log, files| log.access.rotation.keep = Some(to_usize(files)),
-        },
-        default,
-        text: "How many rotated files are kept; older ones are removed.",
-        example: "14",
-    }
-}
+const KEEP: Key<Logs> = Key::number(
+    "keep",
+    "files",
+    at_least(1, "leave it out to keep all of them"),
+    |log, files| log.access.rotation.keep = Some(to_usize(files)),
+);
 
 /// Reports `keep` in a log that is not rotated.
 pub(super) fn check_keep(log: &AccessLog, table: &Table<'_>) {
@@ -271,10 +170,7 @@ impl SharedLogs {
                 site.document.report(line, message);
             }
             Some(_) => {}
-            None => self.0.push(At {
-                value: log.clone(),
-                line,
-            }),
+            None => self.0.push(At::new(log.clone(), line)),
         }
     }
 }
@@ -287,7 +183,7 @@ fn check_file(file: &Path, written: &Written<'_>) -> Result<(), String> {
         return Ok(());
     }
     require_parent(document, written.name, &written.at(file.to_path_buf()));
-    match (document.inspect)(file) {
+    match document.files.kind(file) {
         FileKind::Directory => Err("is a directory: name a file in it".to_owned()),
         _ => Ok(()),
     }

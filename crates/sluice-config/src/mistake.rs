@@ -1,6 +1,4 @@
 //! The mistakes of a configuration, as its readers get them: as lines of text, or for programs.
-//!
-//! Not here: collecting them (`document`).
 
 use std::fmt;
 

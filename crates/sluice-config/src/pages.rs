@@ -1,7 +1,6 @@
 //! Pages and media types that a site gets from the server: templates of directory listings and of error pages, types of files.
 //!
-//! Templates are parsed here, so that a mistake in one is reported before the site serves anything. Not here: the keys (`site`), and
-//! what a template may contain (docs/guides/listings-and-error-pages.md).
+//! Templates are parsed here, so that a mistake in one is reported before the site serves anything.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,12 +20,14 @@ const BUILT_IN: &str = "the built-in page is sent instead, until the next reload
 /// Parses a template of one kind.
 type Parse = fn(&Path, &str) -> Result<Template, TemplateError>;
 
-/// A key and its line, for messages about the template that it names.
-type Origin<'a> = At<&'a str>;
-
 /// The template of directory listings. `None` if it is wrong; that has been reported.
 pub(super) fn read_listing_template(path: &Path, written: &Written<'_>) -> Option<Template> {
-    read_template(written.document(), &written.at(written.name), path, listing_template)
+    read_template(
+        written.document(),
+        &written.at(written.name.to_owned()),
+        path,
+        listing_template,
+    )
 }
 
 /// The templates of error pages.
@@ -45,13 +46,10 @@ pub(super) fn read_error_templates(
             document.report(name.line, message);
             continue;
         };
-        let origin = At {
-            value: &*format!("errors: {statuses}"),
-            line: name.line,
-        };
+        let origin = At::new(format!("errors: {statuses}"), name.line);
         let path = document.resolve(name.line, &name.value);
         if is_like_url(&name.value)
-            && let Err(reason) = (document.read_template)(&path)
+            && let Err(reason) = document.files.read_template(&path)
         {
             let message = format!(
                 "errors: {statuses}: {} {reason}; an error page is a file, not a URL: write, for instance, \"htdocs/{statuses}.html\"",
@@ -85,11 +83,13 @@ fn parse_statuses(text: &str) -> Option<Statuses> {
     }
 }
 
-fn read_template(document: &Document<'_>, origin: &Origin<'_>, path: &Path, parse: Parse) -> Option<Template> {
+fn read_template(document: &Document<'_>, origin: &At<String>, path: &Path, parse: Parse) -> Option<Template> {
     let refuse =
         |message: String| document.report_fault(origin.line, &format!("{}: {message}", origin.value), BUILT_IN);
     let shown = path.display();
-    let text = (document.read_template)(path)
+    let text = document
+        .files
+        .read_template(path)
         .map_err(|reason| refuse(format!("{shown} {reason}")))
         .ok()?;
     let parsed = parse(path, &text).map_err(|error| match error.line {
@@ -101,23 +101,21 @@ fn read_template(document: &Document<'_>, origin: &Origin<'_>, path: &Path, pars
 
 /// Media types by suffix; wrong ones are reported.
 pub(super) fn read_types(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> BTreeMap<String, String> {
-    let mut types = BTreeMap::new();
-    for (suffix, kind) in pairs {
-        let report = |message: String| written.document().report(kind.line, format!("types: {message}"));
+    written.document().each_pair(pairs, |suffix, kind| {
         if suffix.len() < 2 || !suffix.starts_with('.') || suffix.contains('/') {
-            report(format!(
-                "\"{}\": a suffix is written with its dot, as in \".foo\"",
+            return Err(format!(
+                "types: \"{}\": a suffix is written with its dot, as in \".foo\"",
                 suffix.escape_debug()
             ));
-        } else if !is_media_type(&kind.value) {
-            report(format!(
-                "\"{}\": is not a media type: write it as in \"text/x-foo\" or \"text/html; charset=iso-8859-1\"",
-                kind.value.escape_debug()
-            ));
         }
-        types.insert(suffix, kind.value);
-    }
-    types
+        match is_media_type(&kind.value) {
+            true => Ok(kind.value.clone()),
+            false => Err(format!(
+                "types: \"{}\": is not a media type: write it as in \"text/x-foo\" or \"text/html; charset=iso-8859-1\"",
+                kind.value.escape_debug()
+            )),
+        }
+    })
 }
 
 pub(super) fn check_charset(charset: &str) -> Result<(), String> {

@@ -1,6 +1,4 @@
 //! The syntax of a route's pattern.
-//!
-//! Not here: matching requests and comparing patterns (`sluice_settings::rule`).
 
 /// Checks the syntax of a pattern. The error says what to write instead.
 pub(crate) fn check(pattern: &str) -> Result<(), String> {

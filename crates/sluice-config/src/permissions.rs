@@ -1,7 +1,7 @@
 //! Permissions of users for the files of a configuration: those that the server must read, and those that a script should not.
 //!
-//! For `check`, which may run as root: root can read more than the server. Permission bits decide (`sluice_settings::permission`), so nothing is opened.
-//! Not here: limits of scripts that cannot be applied (`confinement_warnings`).
+//! For `check`, which may run as root: root can read more than the server. Permission bits decide
+//! (`sluice_settings::permission`), so nothing is opened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -81,7 +81,7 @@ pub fn unusable(settings: &Settings, users: &ServerUsers) -> Vec<String> {
 pub fn script_warnings(settings: &Settings, users: &ServerUsers) -> Vec<String> {
     let mut warnings = BTreeSet::new();
     let mut reached = OthersFiles::default();
-    for (route, script) in scripts(settings) {
+    for (route, script) in settings.scripts() {
         let Some(user) = user_of(script, &users.server) else {
             continue;
         };
@@ -130,11 +130,6 @@ fn user_of(script: &ScriptSettings, server: &Subject) -> Option<Subject> {
     }
 }
 
-fn scripts(settings: &Settings) -> impl Iterator<Item = (&RouteSettings, &ScriptSettings)> {
-    let routes = settings.sites.iter().flat_map(|site| &site.routes);
-    routes.filter_map(|route| Some((route, route.action.script()?)))
-}
-
 fn identities(settings: &Settings) -> impl Iterator<Item = &IdentitySettings> {
     let of_addresses = settings.listen.iter().filter_map(|listen| listen.tls.as_ref());
     let of_sites = settings.sites.iter().filter_map(|site| site.identity.as_ref());
@@ -164,7 +159,7 @@ struct Reached {
 impl OthersFiles {
     /// Adds the scripts of other routes that those of a route reach.
     fn add(&mut self, settings: &Settings, route: &RouteSettings, user: &Subject, users: &ServerUsers) {
-        for (other, script) in scripts(settings) {
+        for (other, script) in settings.scripts() {
             let Some(owner) = user_of(script, &users.server) else {
                 continue;
             };

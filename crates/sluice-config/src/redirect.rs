@@ -5,8 +5,7 @@ use std::time::Duration;
 use sluice_settings::rule::{Adjustments, Pattern, Replacement};
 use sluice_settings::{Action, RefusalSettings};
 
-use super::description::Fallback::{Required, Value, Words};
-use super::key::{Bounds, Key, Kind, Section, at_least};
+use super::key::{Key, Section, at_least, between, set};
 use super::table::Table;
 
 /// `[[site.route]].redirect` while it is read.
@@ -39,28 +38,11 @@ impl Draft {
 
 pub(super) static REDIRECT: Section<Draft> = Section {
     title: "[[site.route]].redirect",
-    text: "Redirects the client.",
     keys: &[
-        Key {
-            name: "to",
-            kind: Kind::Text(|redirect, to, _| {
-                redirect.to = Some(to);
-                Ok(())
-            }),
-            default: Required,
-            text: "The new address: a path, or a URL that begins with `https://` or `http://`. `$1`, `$2` … are replaced by the text \
-                   that the stars of the pattern or the groups of the regex matched, `${name}` by the group of that name, `*` like `$1`, and \
-                   `${query}` by the query. If the new address has no `?`, the query is appended.",
-            example: "\"https://example.org/$1\"",
-        },
-        Key {
-            name: "status",
-            kind: Kind::Code(&[301, 302, 303, 307, 308], |redirect, status| redirect.status = status),
-            default: Value("302"),
-            text: "301 and 308 are permanent, and browsers remember them; 302, 303 and 307 are temporary. 307 and 308 keep the method; \
-                   303 changes it to GET.",
-            example: "308",
-        },
+        Key::required(Key::text("to", |redirect, to, _| set(&mut redirect.to, to))),
+        Key::code("status", &[301, 302, 303, 307, 308], |redirect, status| {
+            redirect.status = status;
+        }),
     ],
 };
 
@@ -75,42 +57,19 @@ pub(super) fn default_refusal() -> RefusalSettings {
 
 pub(super) static REFUSE: Section<RefusalSettings> = Section {
     title: "[[site.route]].refuse",
-    text: "Answers with an error: a page, JSON or text, as for every [request that fails](../guides/listings-and-error-pages.md#error-pages).",
     keys: &[
-        Key {
-            name: "status",
-            kind: Kind::Number {
-                unit: "a status",
-                bounds: Bounds {
-                    least: 400,
-                    most: 599,
-                    hint: "those are the statuses of errors; redirect has others",
-                },
-                // The bounds fit.
-                set: |refusal, status| refusal.status = u16::try_from(status).unwrap_or(refusal.status),
-            },
-            default: Value("403"),
-            text: "The status. 401, 405 and 407 also need a field (`WWW-Authenticate`, `Allow`, `Proxy-Authenticate`): set it \
-                   with `headers`.",
-            example: "503",
-        },
-        Key {
-            name: "text",
-            kind: Kind::Text(|refusal, text, _| {
-                refusal.text = Some(text);
-                Ok(())
-            }),
-            default: Words("a sentence about the status"),
-            text: "The explanation on the page.",
-            example: "\"We are back at noon.\"",
-        },
-        Key {
-            name: "retry_after",
-            kind: Kind::Duration(at_least(1000, "it is sent in whole seconds"), set_retry_after),
-            default: Words("none"),
-            text: "When the client should try again (`Retry-After`).",
-            example: "\"1h\"",
-        },
+        Key::number(
+            "status",
+            "a status",
+            between(400, 599, "those are the statuses of errors; redirect has others"),
+            |refusal, status| refusal.status = u16::try_from(status).unwrap_or(refusal.status),
+        ),
+        Key::text("text", |refusal, text, _| set(&mut refusal.text, text)),
+        Key::duration(
+            "retry_after",
+            at_least(1000, "it is sent in whole seconds"),
+            set_retry_after,
+        ),
     ],
 };
 

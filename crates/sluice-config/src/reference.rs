@@ -75,9 +75,9 @@ fn write_keys(page: &mut String, title: &str, section: &dyn Described) {
 
 fn default(key: &Entry) -> String {
     match key.default {
-        Fallback::Value(value) => format!("`{value}`"),
-        Fallback::Words(words) => (*words).to_owned(),
-        Fallback::Required => "required".into(),
+        Some(Fallback::Value(value)) => format!("`{value}`"),
+        Some(Fallback::Words(words)) => words.to_owned(),
+        None => "required".into(),
     }
 }
 

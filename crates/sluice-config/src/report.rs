@@ -1,6 +1,4 @@
 //! The configuration as the page of the reports shows it. Values that may be secrets are left out.
-//!
-//! Not here: the same as text (`describe`), from which the parts come.
 
 use sluice_report::configuration::{Configuration, Route, Setting, Site};
 use sluice_settings::rule::CertificateUse;

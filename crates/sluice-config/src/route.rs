@@ -1,7 +1,4 @@
 //! `[[site.route]]`: which requests a route matches and what is done with them.
-//!
-//! Here: the keys of a route, and how they go together. Not here: the sections below it (`conditions`, `files`, `script`, `redirect`,
-//! `changes`), the syntax of patterns (`pattern`), and how the routes of a site go together (`route_lint`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,21 +9,20 @@ use sluice_settings::rule::{
 use sluice_settings::{Action, CacheUse, CompressionSettings, DirectorySettings, FollowLinks, RouteSettings};
 
 use super::access::{self, ACCESS};
-use super::blocks;
 use super::changes::{self, BODY_LIMITS, Fields, HEADERS};
 use super::conditions::{self, CONDITIONS};
-use super::description::Fallback::Words;
 use super::directory::{self, DIRECTORY, FALLBACK, SCRIPTS};
 use super::document::At;
 use super::files::{self, FILES};
-use super::key::{Key, Kind, Nested, Section};
+use super::key::{Key, Section, set};
 use super::pattern;
 use super::redirect::{self, REDIRECT, REFUSE};
 use super::reports;
 use super::route_lint::{ParsedRoute, SiteRoot};
+use super::script::SCRIPT;
+use super::script_draft;
 use super::table::Table;
 use super::throttle::{self, THROTTLE};
-use super::{script::SCRIPT, script_draft};
 
 /// The role of a key in a route. Messages, the check of the action and a test of the guide are made of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,51 +39,21 @@ pub(super) enum Role {
     Adds,
 }
 
-/// The keys of a route with their roles, in the order in which the reference shows them.
-static KEYS: [(Role, Key<Draft>); 26] = [
-    (Role::Matches, PATH),
-    (Role::Matches, REGEX),
-    (Role::Matches, WHEN),
-    (Role::Serves, DIRECTORY),
-    (Role::Serves, SCRIPTS),
-    (Role::Serves, FALLBACK),
-    (Role::Serves, FILES_KEY),
-    (Role::Acts, SCRIPT_KEY),
-    (Role::Acts, REDIRECT_KEY),
-    (Role::Acts, REFUSE_KEY),
-    (Role::Acts, REPORTS),
-    (Role::Acts, REWRITE),
-    (Role::Changes, HEADERS_KEY),
-    (Role::Changes, EXPIRES),
-    (Role::Changes, LIMITS),
-    (Role::Changes, LOG),
-    (Role::Adds, COMMENT),
-    (Role::Adds, USE),
-    (Role::Changes, COMPRESS),
-    (Role::Changes, CACHE),
-    (Role::Changes, CLIENT_CERTIFICATES),
-    (Role::Changes, ACCESS_KEY),
-    (Role::Changes, PASS_AUTHORIZATION),
-    (Role::Changes, THROTTLE_KEY),
-    (Role::Changes, RATE),
-    (Role::Adds, FOLLOW_LINKS),
-];
-
-/// The keys alone.
-static KEYS_ALONE: [Key<Draft>; KEYS.len()] = {
-    let mut keys = [PATH; KEYS.len()];
-    let mut index = 0;
-    while index < keys.len() {
-        keys[index] = KEYS[index].1;
-        index += 1;
+/// The role of a key, by its name.
+fn role(name: &str) -> Role {
+    match name {
+        "path" | "regex" | "when" => Role::Matches,
+        "directory" | "scripts" | "fallback" | "files" => Role::Serves,
+        "script" | "redirect" | "refuse" | "reports" | "rewrite" => Role::Acts,
+        "comment" | "use" | "follow_links" => Role::Adds,
+        _ => Role::Changes,
     }
-    keys
-};
+}
 
-/// The names of the keys with one of these roles.
+/// The names of the keys with one of these roles, in the order in which the reference shows them.
 pub(super) fn names(roles: &[Role]) -> impl Iterator<Item = &'static str> {
-    let has_role = |(role, _): &&(Role, Key<Draft>)| roles.contains(role);
-    KEYS.iter().filter(has_role).map(|(_, key)| key.name)
+    let names = ROUTE.keys.iter().map(|key| key.name);
+    names.filter(|name| roles.contains(&role(name)))
 }
 
 /// The names of the keys of actions.
@@ -123,10 +89,7 @@ impl Draft {
             root_path: root_path.map(Path::to_owned),
             served: directory::Draft::new(table),
             files: None,
-            pattern: matches_any_path.then(|| At {
-                value: Pattern::any(),
-                line: table.line,
-            }),
+            pattern: matches_any_path.then(|| At::new(Pattern::any(), table.line)),
             when: Conditions::default(),
             action: None,
             follow_links: None,
@@ -145,10 +108,7 @@ impl Draft {
     fn wildcard(&self) -> Option<At<String>> {
         let pattern = self.pattern.as_ref()?;
         match &pattern.value {
-            Pattern::Wildcard(_) => Some(At {
-                value: pattern.value.to_string(),
-                line: pattern.line,
-            }),
+            Pattern::Wildcard(_) => Some(At::new(pattern.value.to_string(), pattern.line)),
             Pattern::Regex(_) => None,
         }
     }
@@ -160,7 +120,7 @@ impl Draft {
         table: &Table<'_>,
     ) -> (Option<RouteSettings>, ParsedRoute) {
         if !table.has("path") && !table.has("regex") && !table.has("when") {
-            PATH.report_missing(table);
+            table.report_missing("path");
         }
         self.finish_action(table);
         self.check_changes(compression, table);
@@ -270,120 +230,35 @@ impl Draft {
 
 pub(super) static ROUTE: Section<Draft> = Section {
     title: "[[site.route]]",
-    text: "The answer to requests for some paths. Routes are tried once, in the order of the file. The first matching one that \
-           has an answer decides. Matching routes that only rewrite the path or change something take effect, and the next routes are tried; a later \
-           change overrides an earlier one. [Routes](../guides/routes.md#order-of-evaluation) lists actions and changes, with examples; \
-           `sluice check --explain URL` shows what happens to a request.",
-    keys: &KEYS_ALONE,
-};
-
-/// The description of `follow_links` of a site and of a route.
-pub(super) const FOLLOW_LINKS_TEXT: &str = "Whether [symbolic links](../guides/routes.md#symbolic-links) that leave a directory are \
-    followed, for files, listings and scripts. `false`: never; the answer is 404, and the log names the link. `\"same-owner\"`: if a \
-    link belongs to the owner of its target. `true`: always.";
-
-const FOLLOW_LINKS: Key<Draft> = Key {
-    name: "follow_links",
-    kind: Kind::FlagOrWord(
-        |route, follow| route.follow_links = Some(if follow { FollowLinks::Yes } else { FollowLinks::No }),
-        &[("same-owner", |route| route.follow_links = Some(FollowLinks::SameOwner))],
-    ),
-    default: Words("as the site says"),
-    text: FOLLOW_LINKS_TEXT,
-    example: "true",
-};
-
-const COMMENT: Key<Draft> = Key {
-    name: "comment",
-    kind: Kind::Text(|route, comment, _| {
-        route.comment = Some(comment).filter(|comment| !comment.is_empty());
-        Ok(())
-    }),
-    default: Words("none"),
-    text: "The purpose of the route. `sluice check`, `check --explain` and WATCH show it with the route.",
-    example: "\"links of the old shop\"",
-};
-
-const USE: Key<Draft> = Key {
-    name: "use",
-    kind: Kind::Words(|route, names, _| {
-        route.blocks = names;
-        Ok(())
-    }),
-    default: Words("none"),
-    text: blocks::USE_TEXT,
-    example: "\"php\"",
-};
-
-const PATH: Key<Draft> = Key {
-    name: "path",
-    kind: Kind::Text(|route, path, written| {
-        pattern::check(&path)?;
-        route.pattern = Some(written.at(Pattern::from(path.as_str())));
-        Ok(())
-    }),
-    default: Words("any path if there is a `when`, or else required"),
-    text: "The pattern that the path must match: `/exact`, `/prefix/*` or, for scripts among the files under `root`, `*.cgi`. \
-           `*` matches any characters, slashes included; there may be several. `/prefix/*` also matches `/prefix`.",
-    example: "\"/cgi-bin/*\"",
-};
-
-const REGEX: Key<Draft> = Key {
-    name: "regex",
-    kind: Kind::Text(|route, regex, written| {
-        if written.table.has("path") {
-            return Err("the route has a path already: keep one of them".to_owned());
-        }
-        route.pattern = Some(written.at(Pattern::regex(&regex)?));
-        Ok(())
-    }),
-    default: Words("none: `path` is matched"),
-    text: "A regular expression instead of `path`, in the [syntax](https://docs.rs/regex/latest/regex/#syntax) of Rust's regex crate. \
-           It is searched for in the decoded path; `^` and `$` match the ends. Matching takes time linear in the path length. Not for \
-           `files` and `script`: rewrite to a path for which there is such a route.",
-    example: "'^/user/(\\d+)$'",
-};
-
-const WHEN: Key<Draft> = Key {
-    name: "when",
-    kind: Kind::Table(&Nested {
-        section: &CONDITIONS,
-        off: None,
-        begin: |_: &Draft, _| Conditions::default(),
-        end: |route, when, table| {
+    keys: &[
+        Key::text("path", |route, path, written| {
+            pattern::check(&path)?;
+            route.pattern = Some(written.at(Pattern::from(path.as_str())));
+            Ok(())
+        }),
+        Key::text("regex", |route, regex, written| {
+            if written.table.has("path") {
+                return Err("the route has a path already: keep one of them".to_owned());
+            }
+            route.pattern = Some(written.at(Pattern::regex(&regex)?));
+            Ok(())
+        }),
+        Key::table("when", &CONDITIONS, |route, table| {
+            let when = CONDITIONS.read(table, Conditions::default());
             conditions::check(&when, table);
             route.when = when;
-        },
-    }),
-    default: Words("none"),
-    text: "Further conditions on the request.",
-    example: "{ method = \"POST\", client = [\"10.0.0.0/8\", \"::1\"] }",
-};
-
-const FILES_KEY: Key<Draft> = Key {
-    name: "files",
-    kind: Kind::Table(&Nested {
-        section: &FILES,
-        off: None,
-        begin: |_: &Draft, _| files::Draft::default(),
-        end: |route, files, table| {
+        }),
+        DIRECTORY,
+        SCRIPTS,
+        FALLBACK,
+        Key::table("files", &FILES, |route, table| {
+            let files = FILES.read(table, files::Draft::default());
             let path = route.wildcard();
             let beside = route.served.path(path.as_ref(), route.root_path.as_deref());
             route.files = files.finish(path.as_ref(), beside, table);
-        },
-    }),
-    default: Words("none"),
-    text: "Serves files from a directory; beside `directory`, how its files are sent.",
-    example: "{ directory = \"pictures\" }",
-};
-
-const SCRIPT_KEY: Key<Draft> = Key {
-    name: "script",
-    kind: Kind::Table(&Nested {
-        section: &SCRIPT,
-        off: None,
-        begin: |_: &Draft, _| script_draft::Draft::new(),
-        end: |route, script, table| {
+        }),
+        Key::table("script", &SCRIPT, |route, table| {
+            let script = SCRIPT.read(table, script_draft::Draft::new());
             if route.served.has_scripts() {
                 route.served.set_script(script.finish_among_files(table));
                 return;
@@ -393,208 +268,97 @@ const SCRIPT_KEY: Key<Draft> = Key {
             }
             let script = script.finish(route.wildcard().as_ref(), route.root, table);
             route.action = script.map(|script| Action::Script(Box::new(script)));
-        },
-    }),
-    default: Words("none"),
-    text: "Runs a script; beside `scripts`, how those run.",
-    example: "{ directory = \"cgi-bin\", mode = \"cgi\" }",
-};
-
-const REDIRECT_KEY: Key<Draft> = Key {
-    name: "redirect",
-    kind: Kind::Table(&Nested {
-        section: &REDIRECT,
-        off: None,
-        begin: |_: &Draft, _| redirect::Draft::default(),
-        end: |route, redirect, table| {
+        }),
+        Key::table("redirect", &REDIRECT, |route, table| {
+            let redirect = REDIRECT.read(table, redirect::Draft::default());
             let pattern = route.pattern.as_ref().map(|pattern| &pattern.value);
             route.action = redirect.finish(pattern, table);
-        },
-    }),
-    default: Words("none"),
-    text: "Redirects the client.",
-    example: "{ to = \"/new\", status = 301 }",
-};
-
-const REFUSE_KEY: Key<Draft> = Key {
-    name: "refuse",
-    kind: Kind::Table(&Nested {
-        section: &REFUSE,
-        off: None,
-        begin: |_: &Draft, _| redirect::default_refusal(),
-        end: |route, refusal, _| route.action = Some(Action::Refuse(refusal)),
-    }),
-    default: Words("none"),
-    text: "Answers with an error. Paths below a matching one are refused too: a route for `/a.cgi` also refuses `/a.cgi/more`, and a \
-           `regex` refuses a path if it matches one of the first 32 leading parts of it.",
-    example: "{ status = 410, text = \"This page is gone for good.\" }",
-};
-
-const REPORTS: Key<Draft> = Key {
-    name: "reports",
-    kind: Kind::Flag(|route, is_on| route.action = is_on.then_some(Action::Reports)),
-    default: Words("none"),
-    text: "Shows the [reports](../guides/reports.md) about the server, for browsers and programs, and carries out actions that are asked for \
-           there. The path ends with `/*`, and the same route needs `access`. Clients of this machine get neither actions nor logs nor single requests unless they are \
-           users, or `allow_write` names their network.",
-    example: "true",
-};
-
-const REWRITE: Key<Draft> = Key {
-    name: "rewrite",
-    kind: Kind::Text(|route, to, _| {
-        if let Some(pattern) = &route.pattern {
-            route.action = Some(Action::Rewrite(Replacement::rewrite(&to, &pattern.value)?));
-        }
-        Ok(())
-    }),
-    default: Words("none"),
-    text: "Replaces the path, and the query if the new path has one; then the next routes are tried. `$1`, `${name}` and `*` \
-           are replaced as in a redirect. Scripts get the new path; REQUEST_URI remains the requested one.",
-    example: "\"/app/$1?full=1\"",
-};
-
-const HEADERS_KEY: Key<Draft> = Key {
-    name: "headers",
-    kind: Kind::Table(&Nested {
-        section: &HEADERS,
-        off: None,
-        begin: |_: &Draft, _| Fields::default(),
-        end: |route, fields, _| route.changes.head.fields = fields.finish(),
-    }),
-    default: Words("none"),
-    text: "Changes the head of every response to matching requests, whatever answers, error pages included (except Content-Type and \
-           Content-Disposition, which are changed only if the status is 2xx).",
-    example: "{ set = { X-Frame-Options = \"DENY\" }, remove = [\"Server\"] }",
-};
-
-const EXPIRES: Key<Draft> = Key {
-    name: "expires",
-    kind: Kind::Text(|route, text, _| {
-        route.changes.head.expiry = Some(changes::parse_expiry(&text)?);
-        Ok(())
-    }),
-    default: Words("none"),
-    text: "How long browsers and caches may keep a response (`Cache-Control`): a duration; `no-cache` (kept, but revalidated each \
-           time); `no-store`; `immutable` (a year, for names that change with their content); `off`, which cancels an earlier route. \
-           Sent with statuses 2xx and 304, unless a script or a listing sends its own; `headers` can remove that.",
-    example: "\"1h\"",
-};
-
-const LIMITS: Key<Draft> = Key {
-    name: "limits",
-    kind: Kind::Table(&Nested {
-        section: &BODY_LIMITS,
-        off: None,
-        begin: |route: &Draft, _| route.changes.body,
-        end: |route, limits, _| route.changes.body = limits,
-    }),
-    default: Words("those of `[limits]`"),
-    text: "Other limits for such requests.",
-    example: "{ body_size = \"4GiB\" }",
-};
-
-const LOG: Key<Draft> = Key {
-    name: "log",
-    kind: Kind::Flag(|route, is_logged| route.changes.is_logged = Some(is_logged)),
-    default: Words("`true`, or as an earlier route says"),
-    text: "Whether matching requests are written to the access log. Errors are reported on standard error in any case.",
-    example: "false",
-};
-
-const COMPRESS: Key<Draft> = Key {
-    name: "compress",
-    kind: Kind::Flag(|route, compress| route.changes.compress = Some(compress)),
-    default: Words("as `compression` says for files, `false` for scripts"),
-    text: "Whether the content of responses is compressed. Read the [guide](../guides/compression.md) before you set it for a script: the \
-           size of a compressed page that contains both a secret and input of the visitor reveals the secret.",
-    example: "true",
-};
-
-const CACHE: Key<Draft> = Key {
-    name: "cache",
-    kind: Kind::Choice(&[
-        ("on", |route| route.changes.cache = Some(CacheUse::On)),
-        ("off", |route| route.changes.cache = Some(CacheUse::Off)),
-        ("permanent", |route| route.changes.cache = Some(CacheUse::Permanent)),
-    ]),
-    default: Words("as the site says"),
-    text: "Use of the file cache for such requests: `on`, `off` or `permanent`, as for a site.",
-    example: "\"permanent\"",
-};
-
-const CLIENT_CERTIFICATES: Key<Draft> = Key {
-    name: "client_certificates",
-    kind: Kind::Choice(&[
-        ("optional", |route| {
-            route.changes.client_certificates = Some(CertificateUse::Optional);
         }),
-        ("required", |route| {
-            route.changes.client_certificates = Some(CertificateUse::Required);
+        Key::table("refuse", &REFUSE, |route, table| {
+            let refusal = REFUSE.read(table, redirect::default_refusal());
+            route.action = Some(Action::Refuse(refusal));
         }),
-    ]),
-    default: Words("as the site says"),
-    text: "Whether a client needs a certificate for such requests: `required`, or `optional`, which cancels a requirement of the site or \
-           an earlier route. See [TLS](../guides/tls.md#client-certificates).",
-    example: "\"required\"",
-};
-
-const ACCESS_KEY: Key<Draft> = Key {
-    name: "access",
-    kind: Kind::Table(&Nested {
-        section: &ACCESS,
-        off: Some(|route: &mut Draft| route.changes.access = Access::of(AccessUse::Open)),
-        begin: |_: &Draft, _| access::Draft::default(),
-        end: |route, access, table| {
-            let settings = access.finish(table);
-            route.changes.access.own = settings.map(|settings| AccessUse::Limited(Arc::new(settings)));
-        },
-    }),
-    default: Words("everybody, or as an earlier route says"),
-    text: "Restricts access to all answers: files, listings, scripts, redirects, errors. `false` cancels the rules of an earlier route. See [Access control](../guides/access.md).",
-    example: "{ users = \"users.htpasswd\", allow = [\"any-user\"] }",
-};
-
-const PASS_AUTHORIZATION: Key<Draft> = Key {
-    name: "pass_authorization",
-    kind: Kind::Flag(|route, is_passed| route.changes.pass_authorization = Some(is_passed)),
-    default: Words("`false`, or as an earlier route says"),
-    text: "Whether scripts get the field Authorization as `HTTP_AUTHORIZATION`: for scripts that verify passwords or tokens themselves. \
-           Other scripts should not get it, because it contains the password.",
-    example: "true",
-};
-
-const THROTTLE_KEY: Key<Draft> = Key {
-    name: "throttle",
-    kind: Kind::Table(&Nested {
-        section: &THROTTLE,
-        off: Some(|route: &mut Draft| route.changes.throttle = Some(LimitUse::Unlimited)),
-        begin: |_: &Draft, _| throttle::begin(),
-        end: |route, throttle, table| {
-            let settings = throttle::finish(throttle, table);
-            route.changes.throttle = settings.map(|settings| LimitUse::Limited(Arc::new(settings)));
-        },
-    }),
-    default: Words("any number, or as an earlier route says"),
-    text: "How many requests are answered at once. `false` cancels the throttle of an earlier route.",
-    example: "{ at_once = 10, queue = 50, per = \"client\" }",
-};
-
-const RATE: Key<Draft> = Key {
-    name: "rate",
-    kind: Kind::Text(|route, text, written| {
-        route.changes.rate = Some(match text.as_str() {
-            "off" => LimitUse::Unlimited,
-            text => {
-                let origin = written.table.document.origin(written.at(()).line);
-                LimitUse::Limited(Arc::new(RateSettings::parse(text, origin)?))
+        Key::flag("reports", |route, is_on| {
+            route.action = is_on.then_some(Action::Reports);
+        }),
+        Key::text("rewrite", |route, to, _| {
+            if let Some(pattern) = &route.pattern {
+                route.action = Some(Action::Rewrite(Replacement::rewrite(&to, &pattern.value)?));
             }
-        });
-        Ok(())
-    }),
-    default: Words("any, or as an earlier route says"),
-    text: "How many requests a client may send in a second (`20/s`), a minute (`100/m`) or an hour (`1000/h`). This many may come at \
-           once, and then one after each fraction of the time. Further requests get 429 with Retry-After. A client is an IPv4 address or \
-           an IPv6 network of 64 bits. `off` cancels the rate of an earlier route.",
-    example: "\"20/s\"",
+            Ok(())
+        }),
+        Key::table("headers", &HEADERS, |route, table| {
+            let fields = HEADERS.read(table, Fields::default());
+            route.changes.head.fields = fields.finish();
+        }),
+        Key::text("expires", |route, text, _| {
+            set(&mut route.changes.head.expiry, changes::parse_expiry(&text)?)
+        }),
+        Key::table("limits", &BODY_LIMITS, |route, table| {
+            route.changes.body = BODY_LIMITS.read(table, route.changes.body);
+        }),
+        Key::flag("log", |route, is_logged| route.changes.is_logged = Some(is_logged)),
+        Key::text("comment", |route, comment, _| {
+            set(&mut route.comment, Some(comment).filter(|comment| !comment.is_empty()))
+        }),
+        Key::words("use", |route, names, _| set(&mut route.blocks, names)),
+        Key::flag("compress", |route, compress| route.changes.compress = Some(compress)),
+        Key::choice(
+            "cache",
+            &[
+                ("on", |route| route.changes.cache = Some(CacheUse::On)),
+                ("off", |route| route.changes.cache = Some(CacheUse::Off)),
+                ("permanent", |route| route.changes.cache = Some(CacheUse::Permanent)),
+            ],
+        ),
+        Key::choice(
+            "client_certificates",
+            &[
+                ("optional", |route| {
+                    route.changes.client_certificates = Some(CertificateUse::Optional);
+                }),
+                ("required", |route| {
+                    route.changes.client_certificates = Some(CertificateUse::Required);
+                }),
+            ],
+        ),
+        Key::table_or_off(
+            "access",
+            &ACCESS,
+            |route| route.changes.access = Access::of(AccessUse::Open),
+            |route, table| {
+                let access = ACCESS.read(table, access::Draft::default());
+                let settings = access.finish(table);
+                route.changes.access.own = settings.map(|settings| AccessUse::Limited(Arc::new(settings)));
+            },
+        ),
+        Key::flag("pass_authorization", |route, is_passed| {
+            route.changes.pass_authorization = Some(is_passed);
+        }),
+        Key::table_or_off(
+            "throttle",
+            &THROTTLE,
+            |route| route.changes.throttle = Some(LimitUse::Unlimited),
+            |route, table| {
+                let throttle = THROTTLE.read(table, throttle::begin());
+                let settings = throttle::finish(throttle, table);
+                route.changes.throttle = settings.map(|settings| LimitUse::Limited(Arc::new(settings)));
+            },
+        ),
+        Key::text("rate", |route, text, written| {
+            route.changes.rate = Some(match text.as_str() {
+                "off" => LimitUse::Unlimited,
+                text => {
+                    let origin = written.table.document.origin(written.at(()).line);
+                    LimitUse::Limited(Arc::new(RateSettings::parse(text, origin)?))
+                }
+            });
+            Ok(())
+        }),
+        Key::flag_or_word(
+            "follow_links",
+            |route, follow| route.follow_links = Some(if follow { FollowLinks::Yes } else { FollowLinks::No }),
+            &[("same-owner", |route| route.follow_links = Some(FollowLinks::SameOwner))],
+        ),
+    ],
 };

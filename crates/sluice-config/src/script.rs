@@ -1,20 +1,16 @@
 //! `[[site.route]].script`: which program runs, and how.
-//!
-//! Here: the keys of a script, and how they go together. Not here: the names of variables (`variables`), interpreters and
-//! programs (`interpreters`), engines (`engine`), processes (`pool`), what a process may use (`script_limits`).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use sluice_settings::{Mailbox, Mode, RequestBody, ScriptSettings, ScriptSource};
 
-use super::description::Fallback::{Value, Words};
 use super::document::At;
 use super::engine::{
     APP, ENGINE, FRESH, PHP_ADMIN_VALUE, PHP_VALUE, VIRTUALENV, check_app, check_engines, report_missing_engines,
 };
 use super::interpreters::{INTERPRETERS, require_program, require_source};
-use super::key::{ANY, Bounds, Key, Kind, Section, at_least};
+use super::key::{ANY, Bounds, Key, Section, at_least, between, set};
 use super::pool::{
     IDLE, LIFETIME, MAX, MEMORY_SOFT, MIN, PROCESSES, PROCTOR, QUEUE, QUEUE_TIMEOUT, REQUESTS, REQUESTS_PER_CLIENT,
     check_pool,
@@ -27,7 +23,7 @@ use super::script_limits::{
     check_confinement,
 };
 use super::section::to_usize;
-use super::table::{Table, Written, expect_directory, require_star};
+use super::table::{Table, Written, expect_directory, require_star, set_directory};
 use super::users::{RUN_AS, check_user};
 use super::variables::{ENVIRONMENT, INHERIT, VARIABLE_PREFIX};
 use super::watch::WATCH;
@@ -147,14 +143,25 @@ fn check_mode(script: &ScriptSettings, table: &Table<'_>, key: &'static str) {
     check_user(script, table);
 }
 
+/// The bounds of a time that scripts have.
+const SCRIPT_TIME: Bounds = at_least(1, "no script is that fast");
+
 pub(super) static SCRIPT: Section<Draft> = Section {
     title: "[[site.route]].script",
-    text: "Runs a script. `directory` or `file` names it; a pattern such as `*.cgi` needs neither. Each script of a route has a process \
-           pool and a queue of its own.",
     keys: &[
-        DIRECTORY,
-        FILE,
-        MODE,
+        Key::path("directory", |script, path, written| {
+            set_directory(&mut script.directory, path, written)
+        }),
+        Key::path("file", |script, path, written| set(&mut script.file, written.at(path))),
+        // The one place that lists the modes by name.
+        Key::choice(
+            "mode",
+            &[
+                (Mode::Cgi.name(), |script| script.set_mode(Mode::Cgi)),
+                (Mode::Cgiplus.name(), |script| script.set_mode(Mode::Cgiplus)),
+                (Mode::Rte.name(), |script| script.set_mode(Mode::Rte)),
+            ],
+        ),
         ENGINE,
         INTERPRETERS,
         APP,
@@ -162,19 +169,52 @@ pub(super) static SCRIPT: Section<Draft> = Section {
         VIRTUALENV,
         PHP_VALUE,
         PHP_ADMIN_VALUE,
-        SEND_FILES,
-        MAILBOX,
-        RECORD_SIZE,
-        REQUEST_BODY,
-        ARGUMENTS,
+        Key::pairs("send_files", |script, pairs, written| {
+            set(&mut script.settings.send_files, read_send_files(pairs, written))
+        }),
+        Key::choice(
+            "mailbox",
+            &[
+                ("stream", |script| script.settings.output.mailbox = Mailbox::Stream),
+                ("record", |script| script.settings.output.mailbox = Mailbox::Record),
+                ("pipe", |script| script.settings.output.mailbox = Mailbox::Pipe),
+            ],
+        ),
+        Key::size(
+            "record_size",
+            between(512, 128 << 10, "for more at once use a stream or the memory buffer"),
+            |script, size| script.settings.output.record_bytes_max = to_usize(size),
+        ),
+        Key::choice(
+            "request_body",
+            &[
+                ("spool", |script| script.settings.request_body = RequestBody::Spool),
+                ("stream", |script| script.settings.request_body = RequestBody::Stream),
+            ],
+        ),
+        Key::flag("arguments", |script, is_on| script.settings.passes_arguments = is_on),
         VARIABLE_PREFIX,
         ENVIRONMENT,
         INHERIT,
-        REPLY_TIMEOUT,
-        OUTPUT_TIMEOUT,
-        DEADLINE,
-        CLIENT_GRACE,
-        KILL_GRACE,
+        Key::duration("reply_timeout", SCRIPT_TIME, |script, timeout| {
+            script.settings.timeouts.reply = timeout;
+        }),
+        Key::duration("output_timeout", SCRIPT_TIME, |script, timeout| {
+            script.settings.timeouts.output = timeout;
+        }),
+        Key::duration(
+            "deadline",
+            at_least(1, "leave it out for no deadline"),
+            |script, deadline| {
+                script.settings.timeouts.deadline = Some(deadline);
+            },
+        ),
+        Key::duration("client_grace", ANY, |script, grace| {
+            script.settings.timeouts.client_grace = Some(grace);
+        }),
+        Key::duration("kill_grace", ANY, |script, grace| {
+            script.settings.timeouts.kill_grace = grace;
+        }),
         MAX,
         PROCESSES,
         MIN,
@@ -187,8 +227,14 @@ pub(super) static SCRIPT: Section<Draft> = Section {
         QUEUE,
         QUEUE_TIMEOUT,
         REQUESTS_PER_CLIENT,
-        HEAD_SIZE,
-        MEMORY_BUFFER_MAX,
+        Key::size(
+            "head_size",
+            between(1 << 10, 16 << 20, "a head is a few lines, and it is held in memory"),
+            |script, size| script.settings.output.head_bytes_max = to_usize(size),
+        ),
+        Key::size("memory_buffer_max", ANY, |script, size| {
+            script.settings.output.memory_buffer_max = size;
+        }),
         RUN_AS,
         CPU_TIME,
         MEMORY_MAX,
@@ -211,200 +257,24 @@ pub(super) static SCRIPT: Section<Draft> = Section {
     ],
 };
 
-const DIRECTORY: Key<Draft> = Key {
-    name: "directory",
-    kind: Kind::Path(|script, path, written| {
-        expect_directory(written.document(), written.name, &written.at(path.clone()));
-        script.directory = Some(path);
-        Ok(())
-    }),
-    default: Words("none"),
-    text: "The directory of the scripts: the path names a file below it, and the rest of the path is PATH_INFO.",
-    example: "\"cgi-bin\"",
-};
-
-const FILE: Key<Draft> = Key {
-    name: "file",
-    kind: Kind::Path(|script, path, written| {
-        script.file = Some(written.at(path));
-        Ok(())
-    }),
-    default: Words("none"),
-    text: "One program for every path that matches. If the pattern ends with its only `*`, the path is split: PATH_INFO begins at the first \
-           slash after the text before the `*` (with `/app/*`, the path `/app/x` is split into `/app` and `/x`). With any other pattern \
-           the whole path is SCRIPT_NAME.",
-    example: "\"bin/wiki\"",
-};
-
-/// The one place that lists the modes by name.
-const MODE: Key<Draft> = Key {
-    name: "mode",
-    kind: Kind::Choice(&[
-        (Mode::Cgi.name(), |script| script.set_mode(Mode::Cgi)),
-        (Mode::Cgiplus.name(), |script| script.set_mode(Mode::Cgiplus)),
-        (Mode::Rte.name(), |script| script.set_mode(Mode::Rte)),
-    ]),
-    default: Value("\"cgi\""),
-    text: "`cgi` starts a process for each request; `cgiplus` keeps the process and gives it one request after the other; \
-           `rte` keeps an interpreter, the `engine`, and runs many scripts in it ([RTE](../guides/rte.md)).",
-    example: "\"cgiplus\"",
-};
-
-const SEND_FILES: Key<Draft> = Key {
-    name: "send_files",
-    kind: Kind::Pairs(|script, pairs, written| {
-        script.settings.send_files = read_send_files(pairs, written);
-        Ok(())
-    }),
-    default: Words("none: a reply with `X-Sendfile` or `X-Accel-Redirect` is an error (502)"),
-    text: "Directories of files that the server may send instead of a script's body, each with a path of its own. The script names the \
-           file with `X-Accel-Redirect: /protected/a.pdf` or `X-Sendfile: /srv/private/a.pdf` in the head of its reply. Clients cannot request these paths.",
-    example: "{ \"/protected/\" = \"/srv/private\" }",
-};
-
-const MAILBOX: Key<Draft> = Key {
-    name: "mailbox",
-    kind: Kind::Choice(&[
-        ("stream", |script| script.settings.output.mailbox = Mailbox::Stream),
-        ("record", |script| script.settings.output.mailbox = Mailbox::Record),
-        ("pipe", |script| script.settings.output.mailbox = Mailbox::Pipe),
-    ]),
-    default: Value("\"stream\""),
-    text: "The channel for output. `stream` passes bytes unchanged. With `record` each write is a record, and records of text are lines: \
-           they get a newline if they have none. Full output buffers of programs are recognized and get no newline. `pipe` is for scripts that open their output by a name, as \
-           `tee /dev/stdout` does: the other two are sockets, for which that fails (`No such device or address`). It is slower.",
-    example: "\"record\"",
-};
-
-const RECORD_SIZE: Key<Draft> = Key {
-    name: "record_size",
-    kind: Kind::Size(
-        Bounds {
-            least: 512,
-            most: 128 << 10,
-            hint: "for more at once use a stream or the memory buffer",
-        },
-        |script, size| script.settings.output.record_bytes_max = to_usize(size),
-    ),
-    default: Value("\"64KiB\""),
-    text: "Largest record of a record mailbox; scripts get it as WWW_GATEWAY_MRS. A larger one is an error (502).",
-    example: "\"16KiB\"",
-};
-
-const REQUEST_BODY: Key<Draft> = Key {
-    name: "request_body",
-    kind: Kind::Choice(&[
-        ("spool", |script| script.settings.request_body = RequestBody::Spool),
-        ("stream", |script| script.settings.request_body = RequestBody::Stream),
-    ]),
-    default: Value("\"spool\""),
-    text: "How a script gets a request body without a length: `spool` stores it first, so that CONTENT_LENGTH is exact; `stream` passes it on \
-           as it arrives, without CONTENT_LENGTH (`cgi` only).",
-    example: "\"stream\"",
-};
-
-const ARGUMENTS: Key<Draft> = Key {
-    name: "arguments",
-    kind: Kind::Flag(|script, is_on| script.settings.passes_arguments = is_on),
-    default: Value("false"),
-    text: "Whether the keywords of an ISINDEX query (`?word+word`, without `=`) become command line arguments, as in RFC 3875 §4.4 (`cgi` \
-           only). Many programs treat an argument as the name of a file, and Perl's `<>` even as a command, so use it only for scripts \
-           that expect it. The keywords are always in `WWW_KEY_1`, `WWW_KEY_2` and so on.",
-    example: "true",
-};
-
-const REPLY_TIMEOUT: Key<Draft> = Key {
-    name: "reply_timeout",
-    kind: Kind::Duration(at_least(1, "no script is that fast"), |script, timeout| {
-        script.settings.timeouts.reply = timeout;
-    }),
-    default: Value("\"1m\""),
-    text: "Longest wait for the head of a reply. After it: 504, and the process is killed with all its children.",
-    example: "\"10s\"",
-};
-
-const OUTPUT_TIMEOUT: Key<Draft> = Key {
-    name: "output_timeout",
-    kind: Kind::Duration(at_least(1, "no script is that fast"), |script, timeout| {
-        script.settings.timeouts.output = timeout;
-    }),
-    default: Value("\"5m\""),
-    text: "Longest time without output in the body of a reply. After it the response is aborted and the process is killed.",
-    example: "\"1h\"",
-};
-
-const DEADLINE: Key<Draft> = Key {
-    name: "deadline",
-    kind: Kind::Duration(at_least(1, "leave it out for no deadline"), |script, deadline| {
-        script.settings.timeouts.deadline = Some(deadline);
-    }),
-    default: Words("none"),
-    text: "Longest time for a whole exchange. After it: 504, or the response is aborted if it has begun; the process is killed.",
-    example: "\"10m\"",
-};
-
-const CLIENT_GRACE: Key<Draft> = Key {
-    name: "client_grace",
-    kind: Kind::Duration(ANY, |script, grace| script.settings.timeouts.client_grace = Some(grace)),
-    default: Words("5 s in modes that keep processes; in mode `cgi` a script is stopped at once"),
-    text: "How long a script may continue after its client has disconnected; its output is discarded. Then it is stopped.",
-    example: "\"30s\"",
-};
-
-const KILL_GRACE: Key<Draft> = Key {
-    name: "kill_grace",
-    kind: Kind::Duration(ANY, |script, grace| script.settings.timeouts.kill_grace = grace),
-    default: Value("\"2s\""),
-    text: "Time between SIGTERM and SIGKILL.",
-    example: "\"10s\"",
-};
-
-const HEAD_SIZE: Key<Draft> = Key {
-    name: "head_size",
-    kind: Kind::Size(
-        Bounds {
-            least: 1 << 10,
-            most: 16 << 20,
-            hint: "a head is a few lines, and it is held in memory",
-        },
-        |script, size| script.settings.output.head_bytes_max = to_usize(size),
-    ),
-    default: Value("\"64KiB\""),
-    text: "Largest head of a reply. A larger one is an error (502).",
-    example: "\"16KiB\"",
-};
-
-const MEMORY_BUFFER_MAX: Key<Draft> = Key {
-    name: "memory_buffer_max",
-    kind: Kind::Size(ANY, |script, size| script.settings.output.memory_buffer_max = size),
-    default: Value("\"256MiB\""),
-    text: "Largest memory buffer that a script may request; 0 for none and for no output regions: everything goes through the mailbox.",
-    example: "\"1GiB\"",
-};
-
 /// Directories by the path prefix under which scripts name their files.
 fn read_send_files(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> BTreeMap<String, PathBuf> {
     let document = written.document();
-    let mut directories = BTreeMap::new();
-    for (prefix, directory) in pairs {
+    document.each_pair(pairs, |prefix, directory| {
         let key = format!("send_files: \"{}\"", prefix.escape_debug());
-        let report = |message: &str| document.report(directory.line, format!("{key}: {message}"));
-        if !prefix.starts_with('/') || !prefix.ends_with('/') {
-            report("a path begins and ends with a slash, as in \"/protected/\"");
-        } else if !is_plain(&prefix) {
-            report("a path has no empty segment, \".\", \"..\" or NUL");
+        let mistake = if !prefix.starts_with('/') || !prefix.ends_with('/') {
+            "a path begins and ends with a slash, as in \"/protected/\""
+        } else if !is_plain(prefix) {
+            "a path has no empty segment, \".\", \"..\" or NUL"
         } else if directory.value.is_empty() || directory.value.contains('\0') {
-            report("needs the path of a directory");
+            "needs the path of a directory"
         } else {
-            let path = At {
-                value: document.resolve(directory.line, &directory.value),
-                line: directory.line,
-            };
+            let path = At::new(document.resolve(directory.line, &directory.value), directory.line);
             expect_directory(document, &key, &path);
-            directories.insert(prefix, path.value);
-        }
-    }
-    directories
+            return Ok(path.value);
+        };
+        Err(format!("{key}: {mistake}"))
+    })
 }
 
 /// Whether a decoded path can begin with this prefix, which begins and ends with a slash.

@@ -1,6 +1,4 @@
 //! `[[site.route]].script` while it is read: what the keys of several files set.
-//!
-//! Not here: the keys (`script`, `engine`, `interpreters`, `variables`, `watch`), and how they go together (`script`).
 
 use std::path::PathBuf;
 

@@ -1,8 +1,7 @@
 //! Reads a section of the file with its list of keys: reports unknown and missing keys, checks each value's type and bounds, and
 //! calls its setter.
 //!
-//! Not here: what values mean, and what they mean together (the file of each section). A wrong value is reported and then treated
-//! as absent, so that all mistakes of a file are found at once.
+//! A wrong value is reported and then treated as absent, so that all mistakes of a file are found at once.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,17 +9,24 @@ use std::time::Duration;
 use sluice_settings::ListenAddress;
 use toml::de::{DeInteger, DeValue};
 
-use super::description::{Described, Fallback};
+use super::description::Described;
 use super::document::At;
 use super::foreign;
-use super::key::{Below, Bounds, Key, Kind, Nested, Section, Word};
+use super::key::{Bounds, Key, Kind, Read, Section, Word};
 use super::suggest;
 use super::table::{Table, Written};
 use sluice_settings::notation;
 
 impl<S> Section<S> {
-    /// Reads a table into `settings`, key by key in the order of the section's list: a setter can rely on the keys above its own.
-    pub(crate) fn read(&'static self, table: &Table<'_>, settings: &mut S) {
+    /// Reads a table, key by key in the order of the section's list: a setter can rely on the keys above its own. `settings` are the
+    /// defaults.
+    pub(crate) fn read(&'static self, table: &Table<'_>, mut settings: S) -> S {
+        self.fill(table, &mut settings);
+        settings
+    }
+
+    /// Reads a table as `read` does, into `settings`.
+    pub(crate) fn fill(&'static self, table: &Table<'_>, settings: &mut S) {
         let document = table.document;
         for key in table.values.keys() {
             if !self.keys.iter().any(|known| known.name == key.get_ref()) {
@@ -41,22 +47,6 @@ impl<S> Section<S> {
     }
 }
 
-impl<S, T> Below<S> for Nested<S, T> {
-    fn description(&self) -> &'static dyn Described {
-        self.section
-    }
-
-    fn read(&self, parent: &mut S, table: &Table<'_>) {
-        let mut settings = (self.begin)(parent, table);
-        self.section.read(table, &mut settings);
-        (self.end)(parent, settings, table);
-    }
-
-    fn off(&self) -> Option<fn(&mut S)> {
-        self.off
-    }
-}
-
 impl<S> Key<S> {
     /// Reads the key into `settings`, or reports that it is wrong or missing.
     fn read(&self, table: &Table<'_>, settings: &mut S) {
@@ -66,137 +56,107 @@ impl<S> Key<S> {
                     written.refuse(&message);
                 }
             }
-            None => {
-                if let Fallback::Required = self.default {
-                    self.report_missing(table);
-                }
-            }
+            None if self.is_required => table.report_missing(self.name),
+            None => {}
         }
-    }
-
-    /// Reports that a section lacks this key, with an example of it.
-    pub(crate) fn report_missing(&self, table: &Table<'_>) {
-        table.report(&format!(
-            "{} lacks {name}: write, for instance, {name} = {}",
-            table.title,
-            self.example,
-            name = self.name
-        ));
     }
 
     /// Checks a value and calls the setter. The error is a message about the value.
     fn set(&self, settings: &mut S, written: &Written<'_>) -> Result<(), String> {
         match &self.kind {
-            Kind::Text(set) => set(settings, self.text(written)?, written),
-            Kind::Path(set) => set(settings, self.path(written)?, written),
-            Kind::WordOrPath(words, set) => match find(words, &self.text(written)?) {
-                Some(set_word) => {
-                    set_word(settings);
-                    Ok(())
-                }
-                None => set(settings, self.path(written)?, written),
+            Kind::Text(set) => return set(settings, self.read_text(written)?, written),
+            Kind::Path(set) => return set(settings, self.read_path(written)?, written),
+            Kind::WordOrPath(words, set) => match find(words, &self.read_text(written)?) {
+                Some(set_word) => set_word(settings),
+                None => return set(settings, self.read_path(written)?, written),
             },
-            Kind::Addresses(set) => set(settings, self.addresses(written)?, written),
-            Kind::Flag(set) => {
-                set(settings, self.expect(written.value.as_bool())?);
-                Ok(())
-            }
-            Kind::FlagOrWord(set, words) => {
-                match (
-                    written.value.as_bool(),
-                    written.value.as_str().and_then(|word| find(words, word)),
-                ) {
-                    (Some(is_on), _) => set(settings, is_on),
-                    (_, Some(set_word)) => set_word(settings),
-                    _ => return Err(self.wrong_type()),
+            Kind::Addresses(set) => return set(settings, self.read_addresses(written)?, written),
+            Kind::Flag(set) => set(settings, self.expect(written, written.value.as_bool())?),
+            Kind::FlagOrWord(set, words) => match (written.value.as_bool(), written.value.as_str()) {
+                (Some(is_on), _) => set(settings, is_on),
+                (None, word) => {
+                    let set_word = word.and_then(|word| find(words, word));
+                    self.expect(written, set_word)?(settings);
                 }
-                Ok(())
-            }
-            Kind::Texts(set) => set(settings, self.texts(written)?, written),
+            },
+            Kind::Texts(set) => return set(settings, self.read_texts(written)?, written),
             Kind::Words(set) => {
                 let words = match written.value.as_str() {
-                    Some(_) => vec![self.text(written)?],
-                    None => self.texts(written)?.into_iter().map(|text| text.value).collect(),
+                    Some(_) => vec![self.read_text(written)?],
+                    None => self.read_texts(written)?.into_iter().map(|text| text.value).collect(),
                 };
-                set(settings, words, written)
+                return set(settings, words, written);
             }
-            Kind::Pairs(set) => set(settings, self.pairs(written)?, written),
-            Kind::Number { bounds, set, .. } => {
-                set(settings, self.number(bounds, written)?);
-                Ok(())
+            Kind::Pairs(set) => return set(settings, self.read_pairs(written)?, written),
+            Kind::Number(_, bounds, set) => set(settings, self.read_number(bounds, written)?),
+            Kind::Duration(bounds, set) => set(settings, duration(bounds, written)?),
+            Kind::Size(bounds, set) => set(settings, size(bounds, written)?),
+            Kind::Choice(words) => choice(words, written)?(settings),
+            Kind::Code(codes, set) => set(settings, self.read_code(codes, written)?),
+            Kind::TextOrTable(set, ..) if !written.value.is_table() => {
+                return set(settings, self.read_text(written)?, written);
             }
-            Kind::Duration(bounds, set) => {
-                set(settings, duration(bounds, written)?);
-                Ok(())
+            Kind::TableOrOff(_, off, _) if written.value.as_bool() == Some(false) => off(settings),
+            Kind::TextOrTable(_, section, read) | Kind::Table(section, read) | Kind::TableOrOff(section, _, read) => {
+                return self.set_table(settings, section.title(), *read, written);
             }
-            Kind::Size(bounds, set) => {
-                set(settings, size(bounds, written)?);
-                Ok(())
-            }
-            Kind::Choice(words) => {
-                let set_word = choice(words, written)?;
-                set_word(settings);
-                Ok(())
-            }
-            Kind::Code(codes, set) => {
-                set(settings, self.code(codes, written)?);
-                Ok(())
-            }
-            Kind::TextOrTable(set, below) => match written.value.is_table() {
-                true => self.set_table(settings, *below, written),
-                false => set(settings, self.text(written)?, written),
-            },
-            Kind::Table(below) => self.set_table(settings, *below, written),
-            Kind::Tables(below) => self.set_tables(settings, *below, written),
-            Kind::Named(section) => self.check_named(*section, written),
-        }
-    }
-
-    fn set_table(&self, settings: &mut S, below: &'static dyn Below<S>, written: &Written<'_>) -> Result<(), String> {
-        match (below.off(), written.value.as_bool()) {
-            (Some(off), Some(false)) => off(settings),
-            _ => {
-                if let (true, Some(hint)) = (written.value.is_array(), foreign::tables(self.name)) {
-                    return Err(format!("is the server as a whole, written once as [server]; {hint}"));
-                }
-                let values = self.expect(written.value.as_table())?;
-                let table = Table {
-                    document: written.document(),
-                    title: below.description().title(),
-                    line: written.line,
-                    values,
-                };
-                below.read(settings, &table);
-            }
+            Kind::Tables(section, read) => return self.set_tables(settings, section.title(), *read, written),
+            Kind::Named(section) => return self.check_named(*section, written),
         }
         Ok(())
     }
 
-    fn set_tables(&self, settings: &mut S, below: &'static dyn Below<S>, written: &Written<'_>) -> Result<(), String> {
+    fn set_table(
+        &self,
+        settings: &mut S,
+        title: &'static str,
+        read: Read<S>,
+        written: &Written<'_>,
+    ) -> Result<(), String> {
+        if let (true, Some(hint)) = (written.value.is_array(), foreign::tables(self.name)) {
+            return Err(format!("is the server as a whole, written once as [server]; {hint}"));
+        }
+        let table = Table {
+            document: written.document(),
+            title,
+            line: written.line,
+            values: self.expect(written, written.value.as_table())?,
+        };
+        read(settings, &table);
+        Ok(())
+    }
+
+    fn set_tables(
+        &self,
+        settings: &mut S,
+        title: &'static str,
+        read: Read<S>,
+        written: &Written<'_>,
+    ) -> Result<(), String> {
         let document = written.document();
         let list = written.value.as_array().ok_or_else(|| match written.value.is_table() {
-            true => self.wrong_type(),
+            true => self.wrong_type(written),
             false => format!(
                 "{}, and below it keys such as {}",
-                self.wrong_type(),
-                self.example.trim_matches(['{', '}', ' '])
+                self.wrong_type(written),
+                written.example().trim_matches(['{', '}', ' '])
             ),
         })?;
         for item in list {
             let line = document.line(item.span().start);
             match item.get_ref().as_table() {
-                Some(values) => {
-                    let table = Table {
+                Some(values) => read(
+                    settings,
+                    &Table {
                         document,
-                        title: below.description().title(),
+                        title,
                         line,
                         values,
-                    };
-                    below.read(settings, &table);
-                }
+                    },
+                ),
                 None => document.report(
                     line,
-                    format!("{}: {}", document.excerpt(item.span()), self.wrong_type()),
+                    format!("{}: {}", document.excerpt(item.span()), self.wrong_type(written)),
                 ),
             }
         }
@@ -206,7 +166,7 @@ impl<S> Key<S> {
     /// Checks that sections have names and are tables, and that their keys are of the right type. They are read where they are used.
     fn check_named(&self, section: &'static dyn Described, written: &Written<'_>) -> Result<(), String> {
         let document = written.document();
-        for (name, value) in self.expect(written.value.as_table())? {
+        for (name, value) in self.expect(written, written.value.as_table())? {
             if !value.get_ref().is_table() {
                 let title = section.title().replace("NAME", name.get_ref());
                 let message = format!(
@@ -220,72 +180,62 @@ impl<S> Key<S> {
         Ok(())
     }
 
-    fn text(&self, written: &Written<'_>) -> Result<String, String> {
-        let text = self.expect(written.value.as_str())?;
+    fn read_text(&self, written: &Written<'_>) -> Result<String, String> {
+        let text = self.expect(written, written.value.as_str())?;
         if text.contains('\0') {
             return Err("must not contain a NUL character".to_owned());
         }
         Ok(text.to_owned())
     }
 
-    fn path(&self, written: &Written<'_>) -> Result<PathBuf, String> {
-        match self.text(written)?.as_str() {
+    fn read_path(&self, written: &Written<'_>) -> Result<PathBuf, String> {
+        match self.read_text(written)?.as_str() {
             "" => Err("the path is empty; \".\" is the directory of this file".to_owned()),
             path => Ok(written.document().resolve(written.line, path)),
         }
     }
 
     /// Addresses to listen on: one, or a list, of which wrong ones are reported and left out.
-    fn addresses(&self, written: &Written<'_>) -> Result<Vec<At<ListenAddress>>, String> {
+    fn read_addresses(&self, written: &Written<'_>) -> Result<Vec<At<ListenAddress>>, String> {
         if written.value.as_str().is_some() {
-            return Ok(vec![written.at(address(&self.text(written)?, written.line, written)?)]);
+            return Ok(vec![written.at(address(
+                &self.read_text(written)?,
+                written.line,
+                written,
+            )?)]);
         }
-        let texts = self.texts(written)?;
+        let texts = self.read_texts(written)?;
         if texts.is_empty() {
             return Err(format!(
                 "an empty list names no address: write, for instance, {} = {}",
-                self.name, self.example
+                self.name,
+                written.example()
             ));
         }
-        let mut addresses = Vec::new();
-        for At { value: text, line } in texts {
-            match address(&text, line, written) {
-                Ok(value) => addresses.push(At { value, line }),
-                Err(message) => {
-                    let message = format!("{} \"{}\": {message}", self.name, text.escape_debug());
-                    written.document().report(line, message);
-                }
-            }
-        }
-        Ok(addresses)
+        let read = |text: &str, line| match address(text, line, written) {
+            Ok(value) => Ok(At { value, line }),
+            Err(message) => Err(format!("{} \"{}\": {message}", self.name, text.escape_debug())),
+        };
+        Ok(written.each(texts, read))
     }
 
-    fn texts(&self, written: &Written<'_>) -> Result<Vec<At<String>>, String> {
-        let list = self.expect(written.value.as_array())?;
+    fn read_texts(&self, written: &Written<'_>) -> Result<Vec<At<String>>, String> {
+        let list = self.expect(written, written.value.as_array())?;
         let texts = list.iter().map(|item| {
             let text = item.get_ref().as_str().filter(|text| !text.contains('\0'))?;
-            Some(At {
-                value: text.to_owned(),
-                line: written.document().line(item.span().start),
-            })
+            Some(At::new(text.to_owned(), written.document().line(item.span().start)))
         });
-        self.expect(texts.collect())
+        self.expect(written, texts.collect())
     }
 
     /// Names and their texts; a value that is not a text is reported and left out.
-    fn pairs(&self, written: &Written<'_>) -> Result<Vec<(String, At<String>)>, String> {
+    fn read_pairs(&self, written: &Written<'_>) -> Result<Vec<(String, At<String>)>, String> {
         let document = written.document();
         let mut pairs = Vec::new();
-        for (key, value) in self.expect(written.value.as_table())? {
+        for (key, value) in self.expect(written, written.value.as_table())? {
             let line = document.line(key.span().start);
             match value.get_ref().as_str() {
-                Some(text) => pairs.push((
-                    key.get_ref().to_string(),
-                    At {
-                        value: text.to_owned(),
-                        line,
-                    },
-                )),
+                Some(text) => pairs.push((key.get_ref().to_string(), At::new(text.to_owned(), line))),
                 None => {
                     let shown = document.excerpt(value.span());
                     let text = shown.trim_matches('"');
@@ -302,14 +252,14 @@ impl<S> Key<S> {
         Ok(pairs)
     }
 
-    fn integer(&self, written: &Written<'_>) -> Result<u64, String> {
-        let number = self.expect(written.value.as_integer())?;
+    fn read_integer(&self, written: &Written<'_>) -> Result<u64, String> {
+        let number = self.expect(written, written.value.as_integer())?;
         // A negative number is below every lower bound but 0, and one beyond 64 bits above every upper bound.
         Ok(to_number(number).unwrap_or(if number.as_str().starts_with('-') { 0 } else { u64::MAX }))
     }
 
-    fn number(&self, bounds: &Bounds, written: &Written<'_>) -> Result<u64, String> {
-        let number = self.integer(written)?;
+    fn read_number(&self, bounds: &Bounds, written: &Written<'_>) -> Result<u64, String> {
+        let number = self.read_integer(written)?;
         check_bounds(bounds, number, |bound| bound.to_string())?;
         match written.value.as_integer() {
             Some(negative) if negative.as_str().starts_with('-') => Err("must not be negative".to_owned()),
@@ -317,30 +267,30 @@ impl<S> Key<S> {
         }
     }
 
-    fn code(&self, codes: &[u16], written: &Written<'_>) -> Result<u16, String> {
-        let number = self.integer(written)?;
+    fn read_code(&self, codes: &[u16], written: &Written<'_>) -> Result<u16, String> {
+        let number = self.read_integer(written)?;
         let code = codes.iter().find(|code| u64::from(**code) == number).copied();
         code.ok_or_else(|| format!("must be {}", suggest::alternatives(codes)))
     }
 
-    fn expect<T>(&self, read: Option<T>) -> Result<T, String> {
-        read.ok_or_else(|| self.wrong_type())
+    fn expect<T>(&self, written: &Written<'_>, read: Option<T>) -> Result<T, String> {
+        read.ok_or_else(|| self.wrong_type(written))
     }
 
     /// The message about a value of another type.
-    fn wrong_type(&self) -> String {
+    fn wrong_type(&self, written: &Written<'_>) -> String {
         match &self.kind {
-            Kind::Tables(below) => format!(
+            Kind::Tables(section, _) => format!(
                 "must be a list of tables: write {} (two brackets) above each",
-                below.description().title()
+                section.title()
             ),
-            kind => format!("must be {}, as in {} = {}", kind.form(), self.name, self.example),
+            kind => format!("must be {}, as in {} = {}", kind.form(), self.name, written.example()),
         }
     }
 }
 
 /// An address to listen on; the path of a unix socket is made absolute.
-fn address(text: &str, line: usize, written: &Written<'_>) -> Result<ListenAddress, String> {
+pub(crate) fn address(text: &str, line: usize, written: &Written<'_>) -> Result<ListenAddress, String> {
     let address = match notation::parse_address(text)? {
         ListenAddress::Unix(path) => match Path::to_str(&path) {
             Some(path) => ListenAddress::Unix(written.document().resolve(line, path)),

@@ -1,9 +1,5 @@
 //! The sites of all files together: which of them a host belongs to, the routes that included files add, and what two sites must not
 //! share.
-//!
-//! Not here: the keys of a site (`site`).
-
-use std::path::Path;
 
 use sluice_settings::rule::covers;
 use sluice_settings::{ListenAddress, ListenSettings, SiteSettings};
@@ -12,40 +8,29 @@ use super::client_certificates;
 use super::document::{At, Document};
 use super::log::SharedLogs;
 use super::route;
-use super::route_lint::{self, ParsedRoute, SiteRoot};
+use super::route_lint::{self, SiteRoot};
 use super::site::Draft;
 use super::table::Table;
 
 /// The sites so far, and what two of them must not share.
 #[derive(Default)]
 pub(super) struct Sites {
-    sites: Vec<SiteSettings>,
-    /// The routes of each site, which included files may still extend.
-    routed: Vec<Routed>,
+    /// Each with its line. Included files may still add routes.
+    sites: Vec<At<Draft>>,
     claimed: Vec<At<String>>,
     /// The sites for any host: their lines and addresses.
     any_host: Vec<At<Vec<ListenAddress>>>,
-    /// The line and the addresses of each site.
-    placed: Vec<At<Vec<At<ListenAddress>>>>,
     logs: SharedLogs,
     /// The hosts of sites that are switched off.
     disabled_hosts: Vec<String>,
 }
 
-/// The routes of a site, as read.
-struct Routed {
-    root: SiteRoot,
-    routes: Vec<ParsedRoute>,
-    /// The line of the site.
-    line: usize,
-}
-
 impl Sites {
     /// Adds a site, and reports what it claims of an earlier one.
-    pub(super) fn add(&mut self, site: Draft, table: &Table<'_>) {
+    pub(super) fn add(&mut self, mut site: Draft, table: &Table<'_>) {
         let document = table.document;
         if !site.is_enabled {
-            document.forget_missing_after(&site.missing_before);
+            document.forget_lacks_after(site.lacks_before);
             let hosts = site.hosts.into_iter().flatten();
             self.disabled_hosts.extend(hosts.map(|host| host.value));
             return;
@@ -55,23 +40,12 @@ impl Sites {
             None if table.has("hosts") => {}
             None => self.claim_any_host(&site.listen, table),
         }
-        self.routed.push(Routed {
-            root: site.root,
-            routes: site.parsed_routes,
-            line: table.line,
-        });
         self.logs.check(site.settings.log.as_ref(), table);
-        let hosts = site.hosts.unwrap_or_default();
-        self.sites.push(SiteSettings {
-            hosts: hosts.into_iter().map(|host| host.value).collect(),
-            listen: site.listen.iter().map(|address| address.value.clone()).collect(),
-            client_authorities: site.authorities.finish(table),
-            ..site.settings
-        });
-        self.placed.push(At {
-            value: site.listen,
-            line: table.line,
-        });
+        let hosts = site.hosts.take().unwrap_or_default();
+        site.settings.hosts = hosts.into_iter().map(|host| host.value).collect();
+        site.settings.listen = site.listen.iter().map(|address| address.value.clone()).collect();
+        site.settings.client_authorities = std::mem::take(&mut site.authorities).finish(table);
+        self.sites.push(At::new(site, table.line));
     }
 
     /// Whether the site of a host is switched off.
@@ -91,7 +65,8 @@ impl Sites {
     /// The number of the site to which an included file adds routes: the one of a host, or else the site for any host, or else the
     /// first. `None` without a site.
     pub(super) fn number_of(&self, host: Option<&str>) -> Option<usize> {
-        let find = |is_it: &dyn Fn(&SiteSettings) -> bool| self.sites.iter().position(is_it);
+        let find =
+            |is_it: &dyn Fn(&SiteSettings) -> bool| self.sites.iter().position(|site| is_it(&site.value.settings));
         match host {
             Some(host) => find(&|site| site.hosts.iter().any(|own| own == host))
                 .or_else(|| find(&|site| site.hosts.iter().any(|own| covers(own, host)))),
@@ -99,35 +74,26 @@ impl Sites {
         }
     }
 
-    /// Whether a site has files of its own.
-    pub(super) fn root_of(&self, number: usize) -> SiteRoot {
-        self.routed[number].root
-    }
-
-    /// The root of a site, if it is known.
-    pub(super) fn root_path_of(&self, number: usize) -> Option<&Path> {
-        self.sites[number].root.as_deref()
+    /// A site by its number.
+    pub(super) fn site(&self, number: usize) -> &Draft {
+        &self.sites[number].value
     }
 
     /// Adds a route of an included file after those of its site.
     pub(super) fn add_route(&mut self, number: usize, route: route::Draft, table: &Table<'_>) {
-        let (settings, parsed) = route.finish(&self.sites[number].compression, table);
-        self.sites[number].routes.extend(settings);
-        self.routed[number].routes.push(parsed);
+        self.sites[number].value.add_route(route, table);
     }
 
     /// The sites, after checks of their routes, and that they go with the addresses.
     pub(super) fn finish(self, listen: &[ListenSettings], document: &Document<'_>) -> Vec<SiteSettings> {
-        for site in &self.routed {
-            route_lint::check(document, &site.routes, site.root);
-            if site.root == SiteRoot::Absent && site.routes.is_empty() {
-                let message = "[[site]] serves nothing: add files, root = \"htdocs\", or a [[site.route]]";
-                document.report(site.line, message);
-            }
-        }
         let is_listened_on = |address: &At<ListenAddress>| listen.iter().any(|listen| listen.address == address.value);
-        for (site, placed) in self.sites.iter().zip(&self.placed) {
-            for address in placed.value.iter().filter(|address| !is_listened_on(address)) {
+        for At { value: site, line } in &self.sites {
+            route_lint::check(document, &site.parsed_routes, site.root);
+            if site.root == SiteRoot::Absent && site.parsed_routes.is_empty() {
+                let message = "[[site]] serves nothing: add files, root = \"htdocs\", or a [[site.route]]";
+                document.report(*line, message);
+            }
+            for address in site.listen.iter().filter(|address| !is_listened_on(address)) {
                 let all: Vec<String> = listen.iter().map(|listen| format!("\"{}\"", listen.address)).collect();
                 let message = format!(
                     "listen \"{}\": no [[listen]] has this address: write one of {}, or add it",
@@ -136,11 +102,11 @@ impl Sites {
                 );
                 document.report(address.line, message);
             }
-            if placed.value.iter().all(is_listened_on) {
-                client_certificates::check_site(site, placed.line, listen, document);
+            if site.listen.iter().all(is_listened_on) {
+                client_certificates::check_site(&site.settings, *line, listen, document);
             }
         }
-        self.sites
+        self.sites.into_iter().map(|site| site.value.settings).collect()
     }
 
     /// Reports a second site for any host, unless they have no address in common.
@@ -154,10 +120,7 @@ impl Sites {
                 "[[site]] without hosts matches any host, as the one on {} does: give it hosts = [\"example.org\"]",
                 table.document.shown_line(*line)
             )),
-            None => self.any_host.push(At {
-                value: own,
-                line: table.line,
-            }),
+            None => self.any_host.push(At::new(own, table.line)),
         }
     }
 

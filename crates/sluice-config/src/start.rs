@@ -1,6 +1,4 @@
 //! Lines that a server logs when it starts: the files that it has read, its sites, and where its logs go.
-//!
-//! Not here: each site and route (`describe`).
 
 use std::fmt::Write;
 
@@ -37,18 +35,10 @@ pub fn contents(settings: &Settings) -> String {
 }
 
 fn counts(settings: &Settings) -> String {
-    let routes = || settings.sites.iter().flat_map(|site| &site.routes);
-    let scripts = routes()
-        .filter(|route| match &route.action {
-            Action::Script(_) => true,
-            Action::Files(directory) => directory.scripts.is_some(),
-            _ => false,
-        })
-        .count();
     let parts = [
         count(settings.sites.len(), "site", "sites"),
-        count(routes().count(), "route", "routes"),
-        format!("{scripts} for scripts"),
+        count(settings.routes().count(), "route", "routes"),
+        format!("{} for scripts", settings.scripts().count()),
     ];
     parts.join(", ")
 }

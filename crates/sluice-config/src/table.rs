@@ -1,6 +1,4 @@
 //! One section of the file as TOML has it: its values by name, their lines, and mistakes about them.
-//!
-//! Not here: which keys a section may have and what their values mean (`key`, `section`).
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,8 +6,9 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 use super::description::Described;
-use super::document::{At, Document};
+use super::document::{At, Document, Lack};
 use super::file_kind::FileKind;
+use super::texts::text_of;
 
 /// A section of the file.
 pub(crate) struct Table<'a> {
@@ -81,6 +80,14 @@ impl Table<'_> {
         self.document.report(self.line, message);
     }
 
+    /// Reports that the section lacks a key, with an example of it.
+    pub(crate) fn report_missing(&self, name: &'static str) {
+        let (title, example) = (self.title, text_of(self.title, name).example);
+        self.report(&format!(
+            "{title} lacks {name}: write, for instance, {name} = {example}"
+        ));
+    }
+
     /// Reports a mistake about the value of a key: `name = value: message`. Does nothing if the key is absent.
     pub(crate) fn refuse(&self, name: &'static str, message: &str) {
         if let Some(written) = self.written(name) {
@@ -121,6 +128,27 @@ impl Written<'_> {
         })
     }
 
+    /// A value that the key may have, for a message.
+    pub(crate) fn example(&self) -> &'static str {
+        text_of(self.table.title, self.name).example
+    }
+
+    /// Reads each item of a list; `read` gets it with its line. A message about one is reported on its line, and the item is left out.
+    pub(crate) fn each<T>(
+        &self,
+        items: Vec<At<String>>,
+        mut read: impl FnMut(&str, usize) -> Result<T, String>,
+    ) -> Vec<T> {
+        let mut all = Vec::new();
+        for At { value, line } in items {
+            match read(&value, line) {
+                Ok(item) => all.push(item),
+                Err(message) => self.document().report(line, message),
+            }
+        }
+        all
+    }
+
     /// A value with this line.
     pub(crate) fn at<T>(&self, value: T) -> At<T> {
         At { value, line: self.line }
@@ -144,17 +172,24 @@ pub(crate) fn require_directory(document: &Document<'_>, name: &str, path: &At<P
 pub(crate) fn expect_directory(document: &Document<'_>, name: &str, path: &At<PathBuf>) {
     match check_directory(document, name, path) {
         Ok(()) => {}
-        Err(message) => match (document.inspect)(&path.value) {
+        Err(message) => match document.files.kind(&path.value) {
             FileKind::Missing(_) => document.report_missing(path.line, message),
-            FileKind::Denied(_) => document.report_denied(path.line, message),
+            FileKind::Denied(_) => document.report_lack(Lack::Denied, path.line, message),
             _ => document.report(path.line, message),
         },
     }
 }
 
+/// Sets a directory from which a route or site is served, and reports it as [`expect_directory`] does.
+pub(crate) fn set_directory(place: &mut Option<PathBuf>, path: PathBuf, written: &Written<'_>) -> Result<(), String> {
+    expect_directory(written.document(), written.name, &written.at(path.clone()));
+    *place = Some(path);
+    Ok(())
+}
+
 fn check_directory(document: &Document<'_>, name: &str, path: &At<PathBuf>) -> Result<(), String> {
     let shown = path.value.display();
-    match (document.inspect)(&path.value) {
+    match document.files.kind(&path.value) {
         FileKind::Directory => Ok(()),
         FileKind::Missing(reason) => Err(format!(
             "{name}: no directory {shown} ({reason}): create it or fix the path"
@@ -169,17 +204,14 @@ fn check_directory(document: &Document<'_>, name: &str, path: &At<PathBuf>) -> R
 /// Reports that the directory in which a file is to be created does not exist.
 pub(crate) fn require_parent(document: &Document<'_>, name: &str, file: &At<PathBuf>) {
     if let Some(parent) = file.value.parent().map(Path::to_owned) {
-        let parent = At {
-            value: parent,
-            line: file.line,
-        };
+        let parent = At::new(parent, file.line);
         require_directory(document, name, &parent);
     }
 }
 
 /// Checks that a file exists and is a regular one.
 pub(crate) fn require_file(written: &Written<'_>, file: &Path) -> Result<(), String> {
-    match (written.document().inspect)(file) {
+    match written.document().files.kind(file) {
         FileKind::File | FileKind::Program => Ok(()),
         FileKind::Missing(reason) | FileKind::Denied(reason) => Err(format!("cannot be read: {reason}")),
         FileKind::Directory | FileKind::Other => Err("is not a regular file".to_owned()),

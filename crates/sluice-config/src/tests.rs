@@ -16,14 +16,16 @@ mod routes;
 mod variables;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use sluice_settings::{ListenSettings, Settings};
+use sluice_settings::source::Source;
+use sluice_settings::{EngineSettings, ListenSettings, Settings};
 
-use super::document::{Document, IncludedFiles};
+use super::document::Document;
 use super::file_kind::FileKind;
 use super::mistake::ConfigErrors;
 use super::root::ROOT;
+use super::source_files::Files;
 use super::{interpret, load};
 
 /// Reads a configuration on an invented file system (see `file_kind` and `template`), with one file to include.
@@ -36,18 +38,56 @@ pub(super) fn read(text: &str) -> Result<Settings, ConfigErrors> {
 
 /// Reads a configuration as `read` does, with these files to include: their paths below the directory of the main file, and their texts.
 pub(super) fn read_with(text: &str, included: &[(&str, &str)]) -> Result<Settings, ConfigErrors> {
-    let document = Document::new(&ROOT, "sluice.toml", text, Path::new("/etc/sluice"));
-    interpret(document.on(&file_kind, &template, &Invented(included)), |_| {})
+    let files = Invented {
+        kind: &file_kind,
+        included,
+    };
+    let document = Document::new(&ROOT, "sluice.toml", text, Path::new("/etc/sluice"), &files);
+    interpret(document, |_| {})
 }
 
-/// Invented files to include.
-struct Invented<'a>(&'a [(&'a str, &'a str)]);
+/// An invented file system, with some files to include.
+struct Invented<'a> {
+    kind: &'a dyn Fn(&Path) -> FileKind,
+    included: &'a [(&'a str, &'a str)],
+}
 
-impl IncludedFiles for Invented<'_> {
+impl Files for Invented<'_> {
+    fn source(&self) -> &Source {
+        static DISK: Source = Source::DISK;
+        &DISK
+    }
+
+    fn kind(&self, path: &Path) -> FileKind {
+        (self.kind)(path)
+    }
+
+    fn missing_engines(&self, engines: &EngineSettings) -> Vec<String> {
+        match &engines.sdk {
+            Some(sdk) if sdk.ends_with("missing") => vec!["the engine is missing".to_owned()],
+            _ => Vec::new(),
+        }
+    }
+
+    fn module_directories(&self, engines: &EngineSettings) -> Vec<PathBuf> {
+        match &engines.virtualenv {
+            Some(virtualenv) => vec![virtualenv.join("modules")],
+            None => Vec::new(),
+        }
+    }
+
+    fn read_module(&self, path: &Path) -> Option<String> {
+        path.ends_with("asgi.py").then(|| "app = FastAPI()\n".to_owned())
+    }
+
+    fn read_template(&self, path: &Path) -> Result<String, String> {
+        template(path)
+    }
+
     fn names(&self, directory: &Path) -> io::Result<Vec<String>> {
         let directory = directory.strip_prefix("/etc/sluice").unwrap_or(directory);
         let below = self
-            .0
+            .included
             .iter()
             .filter_map(|(path, _)| Path::new(path).strip_prefix(directory).ok());
         let first = |path: &Path| Some(path.components().next()?.as_os_str().to_str()?.to_owned());
@@ -61,7 +101,7 @@ impl IncludedFiles for Invented<'_> {
 
     fn read(&self, file: &Path) -> Result<Vec<u8>, String> {
         let path = file.strip_prefix("/etc/sluice").unwrap_or(file);
-        let found = self.0.iter().find(|(own, _)| Path::new(own) == path);
+        let found = self.included.iter().find(|(own, _)| Path::new(own) == path);
         found
             .map(|(_, text)| text.as_bytes().to_vec())
             .ok_or_else(|| "cannot be read: invented".to_owned())

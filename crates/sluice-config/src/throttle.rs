@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use sluice_settings::rule::{ThrottlePer, ThrottleSettings};
 
-use super::description::Fallback::{Required, Value};
-use super::key::{Bounds, Key, Kind, Section, at_least};
+use super::key::{Key, Section, at_least, between};
 use super::section::to_usize;
 use super::table::Table;
 
@@ -31,59 +30,26 @@ pub(super) fn finish(mut throttle: ThrottleSettings, table: &Table<'_>) -> Optio
 
 pub(super) static THROTTLE: Section<ThrottleSettings> = Section {
     title: "[[site.route]].throttle",
-    text: "How many requests are answered at once, from the request to the end of its response; further ones wait, and when the queue is \
-           full they get 503. See [Access control](../guides/access.md#limits-on-requests).",
     keys: &[
-        Key {
-            name: "at_once",
-            kind: Kind::Number {
-                unit: "requests",
-                bounds: Bounds {
-                    least: 1,
-                    most: REQUESTS_MAX,
-                    hint: "",
-                },
-                set: |throttle, count| throttle.at_once = to_usize(count),
-            },
-            default: Required,
-            text: "Requests that are answered at once.",
-            example: "10",
-        },
-        Key {
-            name: "queue",
-            kind: Kind::Number {
-                unit: "requests",
-                bounds: Bounds {
-                    least: 0,
-                    most: REQUESTS_MAX,
-                    hint: "",
-                },
-                set: |throttle, count| throttle.queue = to_usize(count),
-            },
-            default: Value("0"),
-            text: "Further requests that wait. Beyond that: 503 with Retry-After.",
-            example: "50",
-        },
-        Key {
-            name: "queue_timeout",
-            kind: Kind::Duration(at_least(1, "nothing could wait"), |throttle, time| {
-                throttle.queue_timeout = time;
-            }),
-            default: Value("\"10s\""),
-            text: "How long a request waits at most; then it gets 503.",
-            example: "\"1m\"",
-        },
-        Key {
-            name: "per",
-            kind: Kind::Choice(&[
+        Key::required(Key::number(
+            "at_once",
+            "requests",
+            between(1, REQUESTS_MAX, ""),
+            |throttle, count| throttle.at_once = to_usize(count),
+        )),
+        Key::number("queue", "requests", between(0, REQUESTS_MAX, ""), |throttle, count| {
+            throttle.queue = to_usize(count);
+        }),
+        Key::duration("queue_timeout", at_least(1, "nothing could wait"), |throttle, time| {
+            throttle.queue_timeout = time;
+        }),
+        Key::choice(
+            "per",
+            &[
                 ("route", |throttle| throttle.per = ThrottlePer::Route),
                 ("client", |throttle| throttle.per = ThrottlePer::Client),
                 ("user", |throttle| throttle.per = ThrottlePer::User),
-            ]),
-            default: Value("\"route\""),
-            text: "Whether all requests of the route are counted together, or those of each client address (IPv6: each network of 64 \
-                   bits), or those of each user; without a user, of each address.",
-            example: "\"client\"",
-        },
+            ],
+        ),
     ],
 };

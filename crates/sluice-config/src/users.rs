@@ -1,15 +1,11 @@
 //! The users of the processes: `[server.script_owners]`, and `user` of scripts.
-//!
-//! Here: how a user is written, and which users there may be. Not here: whether this process may change to them (the program), and
-//! the check of a script's owner (the launcher).
 
 use std::fs::read_to_string;
 
 use sluice_launch::{Account, Credentials, account_by_name, account_by_number, group_by_name};
 use sluice_settings::{OwnerSettings, ScriptSettings, ScriptUser, Settings, User};
 
-use super::description::Fallback::{Value, Words};
-use super::key::{Bounds, Key, Kind, Section};
+use super::key::{Key, Section, between};
 use super::script_draft::Draft;
 use super::suggest;
 use super::table::Table;
@@ -21,103 +17,60 @@ const OWNER: &str = "owner";
 const ALL: &str = "*";
 
 /// `user` of a script.
-pub(super) const RUN_AS: Key<Draft> = Key {
-    name: "user",
-    kind: Kind::Text(|script, text, written| {
-        script.settings.confinement.user = match (text.as_str(), parse_user(&text)) {
-            (OWNER, _) => ScriptUser::Owner,
-            (_, Ok(user)) => ScriptUser::Named(user),
-            (_, Err(fault)) if written.document().is_start() => {
-                let fault = format!("{}: {fault}", written.shown().value);
-                let instead = "until the next reload the answer is 503";
-                written.document().report_fault(written.line, &fault, instead);
-                ScriptUser::Unknown { name: text, fault }
-            }
-            (_, Err(fault)) => return Err(fault),
-        };
-        Ok(())
-    }),
-    default: Words("`script_user` of `[server]`, or else the user of the server"),
-    text: "The user of the processes: `name`, `name:group` or numbers, as `user` of `[server]`; or `owner`: the owner of the script's file, whom \
-           `[server.script_owners]` must permit. Each script then has processes of its own. See [users](../guides/users.md).",
-    example: "\"nobody\"",
-};
+pub(super) const RUN_AS: Key<Draft> = Key::text("user", |script, text, written| {
+    script.settings.confinement.user = match (text.as_str(), parse_user(&text)) {
+        (OWNER, _) => ScriptUser::Owner,
+        (_, Ok(user)) => ScriptUser::Named(user),
+        (_, Err(fault)) if written.document().is_start() => {
+            let fault = format!("{}: {fault}", written.shown().value);
+            let instead = "until the next reload the answer is 503";
+            written.document().report_fault(written.line, &fault, instead);
+            ScriptUser::Unknown { name: text, fault }
+        }
+        (_, Err(fault)) => return Err(fault),
+    };
+    Ok(())
+});
 
 pub(super) static OWNERS: Section<OwnerSettings> = Section {
     title: "[server.script_owners]",
-    text: "The owners whose scripts may run as them (`user = \"owner\"`). The script must be a regular file below one of `directories`. \
-           Its owner must be one of `users` or a member of one of `groups`, not root, with a number of at least `uid_min`. Neither the \
-           script nor a directory that leads to it may be writable by its group or by others, and these directories must belong to the \
-           same owner or to root. Otherwise the script is refused, with the reason in the log.",
     keys: &[
-        Key {
-            name: "users",
-            kind: Kind::Words(|owners, names, _| {
-                for name in names {
-                    match name.as_str() {
-                        ALL => owners.is_for_all = true,
-                        name => owners
-                            .users
-                            .push(parse_user(name).map_err(|error| format!("\"{name}\": {error}"))?),
-                    }
+        Key::words("users", |owners, names, _| {
+            for name in names {
+                match name.as_str() {
+                    ALL => owners.is_for_all = true,
+                    name => owners
+                        .users
+                        .push(parse_user(name).map_err(|error| format!("\"{name}\": {error}"))?),
                 }
-                Ok(())
-            }),
-            default: Words("none"),
-            text: "Users: names, or numbers with a group as in `user` of `[server]`; `*` for everybody who has an account and a number of at least \
-                   `uid_min`.",
-            example: "[\"nobody\"]",
-        },
-        Key {
-            name: "groups",
-            kind: Kind::Words(|owners, names, _| {
-                for name in names {
-                    owners.groups.push(parse_group(&name)?);
-                }
-                Ok(())
-            }),
-            default: Words("none"),
-            text: "Groups whose members are permitted: names or numbers.",
-            example: "[\"100\"]",
-        },
-        Key {
-            name: "uid_min",
-            kind: Kind::Number {
-                unit: "a user",
-                bounds: Bounds {
-                    least: 1,
-                    most: u32::MAX as u64 - 1,
-                    hint: "root is 0, and no script runs as root",
-                },
-                set: |owners, least| owners.uid_min = u32::try_from(least).unwrap_or(u32::MAX),
-            },
-            default: Value("1000"),
-            text: "The lowest number of an owner. Lower numbers usually belong to services.",
-            example: "2000",
-        },
-        Key {
-            name: "directories",
-            kind: Kind::Texts(|owners, paths, written| {
-                let document = written.document();
-                for path in paths {
-                    if path.value.is_empty() {
-                        document.report(path.line, "directories: needs paths, as in \"/home\"");
-                    } else {
-                        owners.directories.push(document.resolve(path.line, &path.value));
-                    }
-                }
-                Ok(())
-            }),
-            default: Words("required"),
-            text: "Directories below which the scripts lie. Symbolic links below them are not followed.",
-            example: "[\"/home\"]",
-        },
+            }
+            Ok(())
+        }),
+        Key::words("groups", |owners, names, _| {
+            for name in names {
+                owners.groups.push(parse_group(&name)?);
+            }
+            Ok(())
+        }),
+        Key::number(
+            "uid_min",
+            "a user",
+            between(1, u32::MAX as u64 - 1, "root is 0, and no script runs as root"),
+            |owners, least| owners.uid_min = u32::try_from(least).unwrap_or(u32::MAX),
+        ),
+        Key::texts("directories", |owners, paths, written| {
+            owners.directories = written.each(paths, |path, line| match path {
+                "" => Err("directories: needs paths, as in \"/home\"".to_owned()),
+                path => Ok(written.document().resolve(line, path)),
+            });
+            Ok(())
+        }),
     ],
 };
 
 pub(super) fn check_owners(owners: &OwnerSettings, table: &Table<'_>) {
     if !table.has("directories") || owners.directories.is_empty() && !table.document.has_mistakes() {
-        table.report("[server.script_owners] lacks directories: write, for instance, directories = [\"/home\"]");
+        table.report_missing("directories");
     }
     if !table.has("users") && !table.has("groups") {
         table.report(

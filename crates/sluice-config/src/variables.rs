@@ -2,47 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use super::description::Fallback::{Value, Words};
 use super::document::At;
-use super::key::{Key, Kind};
+use super::key::{Key, set};
 use super::script_draft::Draft;
 use super::table::Written;
 
-pub(super) const VARIABLE_PREFIX: Key<Draft> = Key {
-    name: "variable_prefix",
-    kind: Kind::Text(|script, prefix, _| {
-        check_prefix(&prefix)?;
-        script.settings.variables.prefix = prefix;
-        Ok(())
-    }),
-    default: Value("\"\""),
-    text: "Prefix of the names of all CGI variables. Scripts written for WASD expect `WWW_`.",
-    example: "\"WWW_\"",
-};
+pub(super) const VARIABLE_PREFIX: Key<Draft> = Key::text("variable_prefix", |script, prefix, _| {
+    check_prefix(&prefix)?;
+    script.settings.variables.prefix = prefix;
+    Ok(())
+});
 
-pub(super) const ENVIRONMENT: Key<Draft> = Key {
-    name: "environment",
-    kind: Kind::Pairs(|script, pairs, written| {
-        script.settings.variables.added = read_environment(pairs, written);
-        Ok(())
-    }),
-    default: Words("none"),
-    text: "Variables added to the environment of every process, and to each request of a CGIplus process: any variable that the server \
-           does not set itself for each request, for instance `REMOTE_USER`. They replace `PATH`, `LANG`, `TZ`, `HOME`, `USER` and `LOGNAME`.",
-    example: "{ WIKI_DATA = \"/var/lib/wiki\" }",
-};
+pub(super) const ENVIRONMENT: Key<Draft> = Key::pairs("environment", |script, pairs, written| {
+    set(&mut script.settings.variables.added, read_environment(pairs, written))
+});
 
-pub(super) const INHERIT: Key<Draft> = Key {
-    name: "inherit",
-    kind: Kind::Texts(|script, names, written| {
-        script.settings.variables.inherited = read_inherit(names, written);
-        Ok(())
-    }),
-    default: Words("none: only PATH, LANG and TZ"),
-    text: "Further variables that processes inherit from the server's environment. `HOME`, `USER` and `LOGNAME` come from the passwd \
-           entry of its user, unless they are named here.",
-    example: "[\"PERL5LIB\"]",
-};
+pub(super) const INHERIT: Key<Draft> = Key::texts("inherit", |script, names, written| {
+    set(&mut script.settings.variables.inherited, read_inherit(names, written))
+});
 
 /// Variables that the server sets for each request (RFC 3875 §4.1, and those that Apache adds).
 const REQUEST_VARIABLES: [&str; 29] = [
@@ -120,29 +97,22 @@ pub(super) fn check_inherited(name: &str) -> Result<(), &'static str> {
 }
 
 fn read_environment(pairs: Vec<(String, At<String>)>, written: &Written<'_>) -> BTreeMap<String, String> {
-    let mut environment = BTreeMap::new();
-    for (name, text) in pairs {
-        let report = |message: &str| {
-            let message = format!("environment: {name:?}: {message}");
-            written.document().report(text.line, message);
-        };
-        if let Err(message) = check_variable(&name) {
-            report(message);
-        } else if text.value.contains(['\0', '\n']) {
+    written.document().each_pair(pairs, |name, text| {
+        let checked = match check_variable(name) {
             // A CGIplus record ends at a newline, an entry of the environment at a NUL.
-            report("its value must not contain a newline or NUL");
+            Ok(()) if text.value.contains(['\0', '\n']) => Err("its value must not contain a newline or NUL"),
+            checked => checked,
+        };
+        match checked {
+            Ok(()) => Ok(text.value.clone()),
+            Err(message) => Err(format!("environment: {name:?}: {message}")),
         }
-        environment.insert(name, text.value);
-    }
-    environment
+    })
 }
 
 fn read_inherit(names: Vec<At<String>>, written: &Written<'_>) -> Vec<String> {
-    for name in &names {
-        if let Err(message) = check_inherited(&name.value) {
-            let message = format!("inherit: {:?}: {message}", name.value);
-            written.document().report(name.line, message);
-        }
-    }
-    names.into_iter().map(|name| name.value).collect()
+    written.each(names, |name, _| match check_inherited(name) {
+        Ok(()) => Ok(name.to_owned()),
+        Err(message) => Err(format!("inherit: {name:?}: {message}")),
+    })
 }

@@ -51,17 +51,11 @@ fn fifo_logs(settings: &Settings) -> Vec<String> {
     found.map(line).collect()
 }
 
-/// The scripts of all sites, with the routes that run them.
-fn scripts(settings: &Settings) -> impl Iterator<Item = (&RouteSettings, &ScriptSettings)> {
-    let routes = settings.sites.iter().flat_map(|site| &site.routes);
-    routes.filter_map(|route| Some((route, route.action.script()?)))
-}
-
 /// The processes that are started in advance are more than `limits.processes` has room for: an eighth of it is for scripts without any process.
 fn large_minimum(settings: &Settings) -> Option<String> {
     let max = settings.limits.processes_max?;
     let room = max - max / 8;
-    let minimum: usize = scripts(settings).map(|(_, script)| script.pool.min).sum();
+    let minimum: usize = settings.scripts().map(|(_, script)| script.pool.min).sum();
     (minimum > room).then(|| {
         format!(
             "[limits] processes = {max}: has room for {room} processes that are started in advance, and the routes want {minimum} (min): raise \
@@ -72,8 +66,7 @@ fn large_minimum(settings: &Settings) -> Option<String> {
 
 /// Scripts among files are run by the command line's `php`, which writes no head: the word is that of the engine, without its mode.
 fn php_without_engine(settings: &Settings) -> Vec<String> {
-    let routes = settings.sites.iter().flat_map(|site| &site.routes);
-    let found = routes.filter_map(|route| match &route.action {
+    let found = settings.routes().filter_map(|route| match &route.action {
         Action::Files(files) => {
             let script = &files.scripts.as_ref()?.script;
             let mut programs = script.interpreters.iter();
@@ -98,10 +91,11 @@ fn php_without_engine(settings: &Settings) -> Vec<String> {
 fn small_body_budget(settings: &Settings) -> Option<String> {
     let most = settings.limits.stored_bodies_bytes_max;
     let all = ("[limits]", settings.limits.body_bytes_max);
-    let routes = settings.sites.iter().flat_map(|site| &site.routes);
-    let own = routes.filter_map(|route| Some((route.origin.as_str(), route.changes.body.bytes_max?)));
+    let own = settings
+        .routes()
+        .filter_map(|route| Some((route.origin.as_str(), route.changes.body.bytes_max?)));
     let (place, bytes) = std::iter::once(all).chain(own).max_by_key(|(_, bytes)| *bytes)?;
-    scripts(settings).next().filter(|_| bytes > most)?;
+    settings.scripts().next().filter(|_| bytes > most)?;
     Some(format!(
         "{place}: body_size ({}) is more than all stored bodies together may have (limits.stored_bodies, {}): a larger body gets 413",
         format_size(bytes),
@@ -113,7 +107,7 @@ fn small_body_budget(settings: &Settings) -> Option<String> {
 fn small_buffer_budget(settings: &Settings) -> Option<String> {
     let most = settings.limits.memory_buffers_bytes_max?;
     let is_over = |script: &ScriptSettings| script.output.memory_buffer_max > most;
-    let (route, script) = scripts(settings).find(|(_, script)| is_over(script))?;
+    let (route, script) = settings.scripts().find(|(_, script)| is_over(script))?;
     Some(format!(
         "{}: memory_buffer_max ({}) is more than all memory buffers together may have (limits.memory_buffers, {}): a larger buffer is \
          refused",

@@ -2,53 +2,31 @@
 
 use std::path::PathBuf;
 
-use super::description::Fallback::Words;
 use super::document::At;
 use super::file_kind::FileKind;
-use super::key::{Key, Kind};
+use super::key::{Key, set};
 use super::script_draft::Draft;
 use super::table::Written;
 
-pub(super) const WATCH: Key<Draft> = Key {
-    name: "watch",
-    kind: Kind::Texts(|script, paths, written| {
-        script.settings.reload_on = Some(read_watch(paths, written));
-        Ok(())
-    }),
-    default: Words(
-        "only the script's own file; in mode `rte` the sources below the directory of the scripts, by the suffixes of the engine",
-    ),
-    text: "Files, and directories with all that is below them, from which the scripts load modules. When one changes, kept processes are \
-           replaced within a second or two: idle ones at once, busy ones after their reply (not in mode `cgi`). Hidden names, copies of editors \
-           and `__pycache__` do not count, links to directories are not followed, and only the first 10,000 entries are checked.",
-    example: "[\"lib\"]",
-};
+pub(super) const WATCH: Key<Draft> = Key::texts("watch", |script, paths, written| {
+    set(&mut script.settings.reload_on, read_watch(paths, written))
+});
 
 /// Files and directories, which must exist.
 fn read_watch(paths: Vec<At<String>>, written: &Written<'_>) -> Vec<PathBuf> {
     let document = written.document();
-    let mut watched = Vec::new();
-    for path in paths {
-        if path.value.is_empty() || path.value.contains('\0') {
-            document.report(
-                path.line,
-                "watch: needs the path of a file or directory, as in \"lib\"".to_owned(),
-            );
-            continue;
+    written.each(paths, |path, line| {
+        if path.is_empty() || path.contains('\0') {
+            return Err("watch: needs the path of a file or directory, as in \"lib\"".to_owned());
         }
-        let file = document.resolve(path.line, &path.value);
-        match (document.inspect)(&file) {
-            FileKind::Missing(reason) => {
-                let message = format!(
-                    "watch: no file or directory {} ({reason}): create it or fix the path",
-                    file.display()
-                );
-                document.report(path.line, message);
-            }
-            FileKind::Denied(reason) => document.report(path.line, format!("watch: {}: {reason}", file.display())),
-            FileKind::Directory | FileKind::Program | FileKind::File | FileKind::Other => {}
+        let file = document.resolve(line, path);
+        let shown = file.display();
+        match document.files.kind(&file) {
+            FileKind::Missing(reason) => Err(format!(
+                "watch: no file or directory {shown} ({reason}): create it or fix the path"
+            )),
+            FileKind::Denied(reason) => Err(format!("watch: {shown}: {reason}")),
+            FileKind::Directory | FileKind::Program | FileKind::File | FileKind::Other => Ok(file),
         }
-        watched.push(file);
-    }
-    watched
+    })
 }

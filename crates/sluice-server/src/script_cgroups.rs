@@ -11,7 +11,7 @@ const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 /// The controllers that the routes need, in this order. `None` if scripts have no cgroups.
 pub(crate) fn controllers(settings: &Settings) -> Option<Vec<String>> {
     settings.limits.has_cgroups.then(|| {
-        let limits = settings.scripts().map(|script| script.confinement.cgroup);
+        let limits = settings.scripts().map(|(_, script)| script.confinement.cgroup);
         let needed: Vec<_> = limits.flat_map(|limits| limits.controllers()).collect();
         let needed = CONTROLLERS.iter().filter(|name| needed.contains(name));
         needed.map(|name| (*name).to_owned()).collect()

@@ -1,7 +1,6 @@
 //! Addresses in settings: where to listen, and lists of peers, such as trusted proxies.
 //!
-//! Plain values, parsed and shown. Not here: binding (`sluice_net::listener`), and the use of trusted proxies
-//! (`sluice_server::serve::client`).
+//! Plain values, parsed and shown.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

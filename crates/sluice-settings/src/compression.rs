@@ -1,8 +1,4 @@
 //! Which of a site's responses are compressed, and in which variants its files are sent.
-//!
-//! Here: the settings, and the same prepared for use. Not here: the codings that a client accepts
-//! (`sluice_http::encoding::accept`), compressing (`encoder` beside it), and the choice of a variant (`sluice_files::variants`
-//! for files, `sluice_http::encoding::reply` for scripts).
 
 use http::{HeaderMap, HeaderValue};
 use sluice_http::encoding::Encoding;

@@ -1,6 +1,4 @@
 //! The values that an error page shows, which are the variables of its template; and the trial of a site's template with a sample.
-//!
-//! Not here: which page a fault gets, and its other forms (JSON, text): `sluice_server`'s `serve::error_page`.
 
 use std::path::Path;
 

@@ -1,7 +1,4 @@
 //! The limits of the server: unit, reason, effect.
-//!
-//! Here: plain numbers with their defaults; each field names the module that enforces it. Not here: the limits of a script
-//! and its pool (`ScriptSettings`).
 
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! The format of a line of the access log: the administrator's text, parsed once into a list of items.
 //!
-//! Here: the named formats, and the items of a line. Below: the parser of the notation of Apache's mod_log_config (`parser`).
-//! Not here: writing a line (`sluice_log::line`).
+//! Below: the parser of the notation of Apache's mod_log_config (`parser`).
 
 mod parser;
 

@@ -1,7 +1,5 @@
 //! The notation of durations (`10s`), sizes (`4MiB`) and addresses (`:8080`), and of the system's errors, for the configuration, the command line
 //! and messages.
-//!
-//! Not here: the bounds that a key of the configuration sets.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -55,6 +55,8 @@ pub struct Denial {
     wanted: Use,
     mode: u32,
     owner: (u32, u32),
+    /// The permission bits that count for the user.
+    class: Class,
     subject: Subject,
 }
 
@@ -163,7 +165,7 @@ fn short_name(name: &str) -> &str {
 }
 
 /// The permission bits that count for a user.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Owner,
     Group,
@@ -285,34 +287,23 @@ impl Denial {
             wanted,
             mode: about.mode() & 0o7777,
             owner: (about.uid(), about.gid()),
+            class: class(&subject.credentials, about),
             subject: subject.clone(),
         }
     }
 
     /// The command that permits it, for root or the owner.
-    #[must_use]
-    pub fn command(&self) -> String {
-        let shown = self.path.display();
-        let class = match self.subject.credentials {
-            Credentials { uid, .. } if uid == self.owner.0 => Class::Owner,
-            Credentials { gid, ref groups, .. } if gid == self.owner.1 || groups.contains(&self.owner.1) => {
-                Class::Group
-            }
-            _ => Class::Others,
-        };
+    fn command(&self) -> String {
+        let (shown, uid) = (self.path.display(), self.subject.uid());
         // A stranger's own command could open a key or a log to everybody, and who serves is not known.
-        if LEAVES_TO_ROOT.load(Ordering::Relaxed) && class != Class::Owner && self.subject.uid() == Subject::own().uid()
-        {
+        if LEAVES_TO_ROOT.load(Ordering::Relaxed) && self.class != Class::Owner && uid == Subject::own().uid() {
             return "run it as root, as in \"sudo sluice check\", who also checks what the user of the server may do; change no permissions for this".to_owned();
         }
-        match (self.wanted, class) {
-            // Who has closed a directory to others has a reason: keys, logs, the files of a user.
-            (Use::Enter, Class::Others) if self.mode & 0o007 == 0 && self.subject.uid() != 0 => {
-                format!("chgrp {} {shown} && chmod g+x {shown}", self.subject.group)
-            }
-            // Others shall not read it: a key, a file with hashes.
-            (Use::Read, Class::Others) if self.mode & 0o007 == 0 && self.subject.uid() != 0 => {
-                format!("chgrp {} {shown} && chmod g+r {shown}", self.subject.group)
+        match (self.wanted, self.class) {
+            // Who has closed a directory or a file to others has a reason: keys, logs, hashes, the files of a user.
+            (Use::Enter | Use::Read, Class::Others) if self.mode & 0o007 == 0 && uid != 0 => {
+                let (group, letter) = (&self.subject.group, self.wanted.letters());
+                format!("chgrp {group} {shown} && chmod g+{letter} {shown}")
             }
             (wanted, class) => format!("chmod {}+{} {shown}", class.letter(), wanted.letters()),
         }

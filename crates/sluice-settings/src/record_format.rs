@@ -1,8 +1,7 @@
 //! Record formats of VMS files, as a configuration names them.
 //!
-//! VMS stores the record format in the header of a file, which copies to other systems lose, so the configuration must name
-//! it. Stream formats are not listed, because their data contains the newlines. Not here: decoding and serving
-//! (`sluice_files::records`).
+//! VMS stores the record format in the header of a file, which copies to other systems lose, so the configuration must
+//! name it. Stream formats are not listed, because their data contains the newlines.
 
 use std::fmt;
 use std::num::NonZeroU16;

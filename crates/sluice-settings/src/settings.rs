@@ -1,8 +1,9 @@
 //! The settings of a server: plain data that the program makes from its configuration and arguments.
 //!
-//! Here: the root. Below, by subject: addresses and TLS (`listen`), proxies and names of clients (`client`), sites (`site`),
-//! routes (`route`), directories of files (`directory`), scripts (`script`), access logs (`log`). Nothing here opens, binds or checks anything;
-//! `sluice_server::dispatch` and `sluice_net::listener` do, and their messages name the `origin` of a setting.
+//! Below, by subject: addresses and TLS (`listen`), proxies and names of clients (`client`), sites (`site`), routes
+//! (`route`), directories of files (`directory`), scripts (`script`), access logs (`log`). Nothing here opens, binds or
+//! checks anything; `sluice_server::dispatch` and `sluice_net::listener` do, and their messages name the `origin` of a
+//! setting.
 
 mod client;
 mod directory;
@@ -113,10 +114,14 @@ impl Settings {
         }
     }
 
-    /// The settings of scripts, of all routes.
-    pub fn scripts(&self) -> impl Iterator<Item = &ScriptSettings> {
-        let routes = self.sites.iter().flat_map(|site| &site.routes);
-        routes.filter_map(|route| route.action.script())
+    /// The routes of all sites.
+    pub fn routes(&self) -> impl Iterator<Item = &RouteSettings> {
+        self.sites.iter().flat_map(|site| &site.routes)
+    }
+
+    /// The routes that run scripts, also those among files, with how these run.
+    pub fn scripts(&self) -> impl Iterator<Item = (&RouteSettings, &ScriptSettings)> {
+        self.routes().filter_map(|route| Some((route, route.action.script()?)))
     }
 
     /// The settings of scripts, of all routes, to be changed.

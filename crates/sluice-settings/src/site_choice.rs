@@ -1,7 +1,6 @@
 //! The choice of the site for a host name: of a request (`Host`), or of a TLS handshake (SNI).
 //!
-//! Both are chosen here, so that a handshake asks for the certificate that the site of its requests wants. Not here: what the site
-//! does with a request, and whether it is refused (`sluice_server::dispatch`).
+//! Both are chosen here, so that a handshake asks for the certificate that the site of its requests wants.
 //!
 //! ```text
 //! a site names the host ─▶ that site, on every address      its caller asks `is_on`

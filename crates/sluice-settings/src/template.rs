@@ -1,7 +1,4 @@
 //! Templates of pages that a site may replace, in the language of Jinja; they are parsed and tried before they are used.
-//!
-//! Here: parsing, limits, rendering, and messages for the author of a template. Not here: the variables of a page, which are
-//! defined where the page is made (directory listings and error pages); each of them tries a template with a sample page.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

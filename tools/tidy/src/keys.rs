@@ -9,14 +9,15 @@ use crate::source::{Source, Text};
 
 /// The generated page with all keys.
 pub(crate) const REFERENCE: &str = "docs/reference/configuration.md";
-/// Pages with keys of the past, or with words of the code.
-const NOT_FOR_USERS: [&str; 8] = [
+/// Pages with keys of the past or of other servers, or with words of the code; and the texts of the reference page.
+const NOT_FOR_USERS: [&str; 9] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
     "bench/",
     "conformance/",
+    "crates/sluice-config/src/",
     "docs/internals/",
     "fuzz/",
 ];

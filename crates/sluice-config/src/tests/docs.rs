@@ -11,7 +11,7 @@ use super::super::interpret;
 use super::super::mistake::ConfigErrors;
 use super::super::root::ROOT;
 use super::super::route::{self, Role};
-use super::{Invented, template};
+use super::Invented;
 
 /// Texts after which a part of a configuration is valid.
 const BEFORE: [&str; 7] = [
@@ -106,11 +106,12 @@ fn read(text: &str, included: &str) -> Result<Settings, ConfigErrors> {
             _ => FileKind::Directory,
         }
     };
-    let document = Document::new(&ROOT, "sluice.toml", text, Path::new("/etc/sluice"));
-    interpret(
-        document.on(&kind, &template, &Invented(&[("sites/a.toml", included)])),
-        |_| {},
-    )
+    let files = Invented {
+        kind: &kind,
+        included: &[("sites/a.toml", included)],
+    };
+    let document = Document::new(&ROOT, "sluice.toml", text, Path::new("/etc/sluice"), &files);
+    interpret(document, |_| {})
 }
 
 /// The top of this tree.

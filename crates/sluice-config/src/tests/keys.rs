@@ -237,7 +237,7 @@ fn every_key_is_read_and_its_example_changes_the_settings() {
 #[test]
 fn every_default_is_what_holds_without_the_key() {
     for (section, key) in &all_keys(&ROOT) {
-        let Fallback::Value(default) = key.default else {
+        let Some(Fallback::Value(default)) = key.default else {
             continue;
         };
         let (with, without) = (with_key(*section, key, Some(default)), with_key(*section, key, None));
@@ -279,6 +279,7 @@ fn every_key_is_described_once_in_sentences() {
             key.name,
             key.text
         );
+        assert_eq!(key.default.is_none(), key.is_required, "the default of {}", key.name);
         let twice = keys[..index]
             .iter()
             .any(|(other, earlier)| other.title() == section.title() && earlier.name == key.name);

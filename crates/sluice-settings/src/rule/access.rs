@@ -1,7 +1,4 @@
 //! The values of `access` of a route: who may have an answer.
-//!
-//! Here: the entries and how they are written. Not here: whether a request satisfies them (`sluice_access::rules`), where the users of a
-//! file come from (`sluice_access::store`).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -438,21 +435,13 @@ impl AccessEntry {
 /// Splits a name as RFC 4514 writes it at the commas that are not escaped: `CN=Ann,O=Example` has two attributes.
 #[must_use]
 pub fn split_name(name: &str) -> Vec<String> {
-    let mut attributes = vec![String::new()];
     let mut is_escaped = false;
-    for letter in name.chars() {
-        match letter {
-            ',' if !is_escaped => attributes.push(String::new()),
-            letter => attributes
-                .iter_mut()
-                .last()
-                .into_iter()
-                .for_each(|last| last.push(letter)),
-        }
+    let is_end = |letter: char| {
+        let is_end = letter == ',' && !is_escaped;
         is_escaped = letter == '\\' && !is_escaped;
-    }
-    attributes
-        .iter()
+        is_end
+    };
+    name.split(is_end)
         .map(|attribute| trimmed(attribute).to_owned())
         .collect()
 }

@@ -1,6 +1,6 @@
 //! The changes of a route to an exchange: header fields of the response, its expiry, limits, whether it is logged.
 //!
-//! Routes are applied in their order, and a later one overrides an earlier one. Not here: what a change of a header field does (`head_change`).
+//! Routes are applied in their order, and a later one overrides an earlier one.
 
 use std::time::Duration;
 

@@ -104,7 +104,7 @@ impl Conditions {
     ///
     /// # Errors
     /// A word is not a method. The message names the word and says what to write instead.
-    pub fn on_method<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
+    pub fn on_method(&mut self, words: impl IntoIterator<Item: AsRef<str>>) -> Result<(), String> {
         self.methods = AnyOf::read(words)?;
         Ok(())
     }
@@ -113,8 +113,9 @@ impl Conditions {
     ///
     /// # Errors
     /// A word is not a host. The message names the word and says what to write instead.
-    pub fn on_host<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
+    pub fn on_host(&mut self, words: impl IntoIterator<Item: AsRef<str>>) -> Result<(), String> {
         let words: Vec<_> = words.into_iter().collect();
+        let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
         let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-._*[]:!".contains(letter);
         if let Some(wrong) = words
             .iter()
@@ -150,7 +151,7 @@ impl Conditions {
     ///
     /// # Errors
     /// A word is not a network. The message names the word and says what to write instead.
-    pub fn on_client<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
+    pub fn on_client(&mut self, words: impl IntoIterator<Item: AsRef<str>>) -> Result<(), String> {
         self.clients = AnyOf::read(words)?;
         Ok(())
     }

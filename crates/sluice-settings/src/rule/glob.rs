@@ -34,9 +34,10 @@ impl<T> Default for AnyOf<T> {
 
 impl<T: Word> AnyOf<T> {
     /// Parses a list; the error names the first invalid word, or says that nothing can fit.
-    pub(super) fn read<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<AnyOf<T>, String> {
+    pub(super) fn read(words: impl IntoIterator<Item: AsRef<str>>) -> Result<AnyOf<T>, String> {
         let mut any = AnyOf::default();
         for word in words {
+            let word = word.as_ref();
             let (list, text) = match word.strip_prefix('!') {
                 Some(text) => (&mut any.but, text),
                 None => (&mut any.of, word),
@@ -160,7 +161,7 @@ mod tests {
         }
         assert!(AnyOf::<Glob>::read(["*.a.org", "!*.org"]).is_err());
         assert!(AnyOf::<Glob>::read(["*.org", "!*.a.org"]).is_ok());
-        assert!(AnyOf::<Method>::read([]).is_err());
+        assert!(AnyOf::<Method>::read([""; 0]).is_err());
     }
 
     #[test]

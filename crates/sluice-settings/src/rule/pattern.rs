@@ -1,8 +1,7 @@
 //! The paths of a route: `/exact`, `/prefix/*` (and `/prefix`), `*.cgi`, or a regular expression.
 //!
-//! Here: matching of decoded paths, captures, and whether one pattern covers another. `*` stands for any run of characters,
-//! slashes too. Matching takes time linear in the length of the path: for stars in practice, because there are few; for a
-//! regular expression always, because it is a finite automaton. Not here: the meaning of a match (`sluice_server::dispatch`).
+//! `*` stands for any run of characters, slashes too. Matching takes time linear in the length of the path: for stars
+//! in practice, because there are few; for a regular expression always, because it is a finite automaton.
 
 use std::fmt;
 

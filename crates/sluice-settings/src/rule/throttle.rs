@@ -1,28 +1,16 @@
 //! How many requests are answered: at once (`throttle`) and in a time (`rate`).
-//!
-//! Not here: counting (`sluice_access::throttle`, `sluice_access::rate`).
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The limit of a route, or an exception from an earlier route's limit.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum LimitUse<T> {
     /// There is no limit.
     Unlimited,
     /// A limit.
     Limited(Arc<T>),
-}
-
-// Not derived, because that would require `T: Clone`.
-impl<T> Clone for LimitUse<T> {
-    fn clone(&self) -> LimitUse<T> {
-        match self {
-            LimitUse::Unlimited => LimitUse::Unlimited,
-            LimitUse::Limited(limit) => LimitUse::Limited(Arc::clone(limit)),
-        }
-    }
 }
 
 impl<T> LimitUse<T> {

@@ -81,9 +81,10 @@ pub struct RecordSettings {
 }
 
 /// Whether the lines that were made of a file's records are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Convert {
     /// They are not: each request converts the file again.
+    #[default]
     Off,
     /// They are kept in the file cache, within its limits.
     Cache,

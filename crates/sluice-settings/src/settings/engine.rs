@@ -1,6 +1,4 @@
 //! The engines of a route in mode `rte`: interpreters that are kept and run many scripts.
-//!
-//! Here: which engines there are, and what a route says about them. Not here: where their files are (`sluice_script::program::engine`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! The programs that routes start, as the launcher needs to know them: where they are, what runs them, and their limits.
 //!
-//! The launcher starts no others, and none with weaker limits, whatever a server process asks for. Not here: the check (`sluice_launch`).
+//! The launcher starts no others, and none with weaker limits, whatever a server process asks for.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

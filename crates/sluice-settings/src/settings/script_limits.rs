@@ -1,6 +1,4 @@
 //! Limits on what a script process of a route may use and reach.
-//!
-//! Not here: the number of processes, and how long they may take (`script`).
 
 use std::path::PathBuf;
 

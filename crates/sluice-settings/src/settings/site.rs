@@ -15,7 +15,7 @@ use crate::settings::route::RouteSettings;
 use crate::template::Template;
 
 /// A virtual host.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SiteSettings {
     /// The place in the configuration (`sluice.toml:12`), for messages.
     pub origin: String,

@@ -1,6 +1,4 @@
 //! The users of the server and of its scripts.
-//!
-//! Not here: whether a script may run as the owner of its file (`sluice_launch`), and the lookup of names (the configuration).
 
 use std::path::PathBuf;
 

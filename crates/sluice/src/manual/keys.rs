@@ -76,9 +76,9 @@ fn term(key: &Entry) -> Vec<Inline> {
 
 fn description(key: &Entry) -> String {
     let default = match key.default {
-        Fallback::Value(value) => format!(" Default: `{value}`."),
-        Fallback::Words(words) => format!(" Default: {words}."),
-        Fallback::Required => " Required.".to_owned(),
+        Some(Fallback::Value(value)) => format!(" Default: `{value}`."),
+        Some(Fallback::Words(words)) => format!(" Default: {words}."),
+        None => " Required.".to_owned(),
     };
     match key.below {
         Some(_) => format!("{}{default}", key.text),
