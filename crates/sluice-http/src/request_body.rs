@@ -3,8 +3,10 @@
 //! Here also the settings that it obeys, as values. Not here: storing a body whose length must be known first (`stored_body`), and the
 //! rule by which another receiver may get it (`body_source`).
 //!
-//! A body that nobody has read to its end when it is dropped is discarded in the background, within bounds, because the next request of an
-//! HTTP/1 connection comes after it: otherwise the connection would have to be closed, although the response has not said so.
+//! A body that nobody has read to its end when it is dropped is discarded in the background, within bounds. In HTTP/1.1 the next request of the
+//! connection comes after it: otherwise the connection would have to be closed, although the response has not said so. In HTTP/2 the stream
+//! of a body that is dropped is reset. RFC 9113 §8.1 permits that after a complete response, but curl 7.88 drops a response that it reads
+//! together with the reset, and the reset is written together with the response unless it waits for the client.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -27,7 +29,8 @@ use crate::request_stream::Incoming;
 use crate::tasks::Tasks;
 use crate::watch_pause::WatchPause;
 
-/// Bytes of an unread body that are read for the sake of the connection. With more to come, the connection is closed.
+/// Bytes of an unread body that are read and discarded. With more to come, the connection is closed (HTTP/1.1) or the stream is reset. In
+/// HTTP/2 a client that sends so much has read since the response was sent, because its windows are smaller.
 const DISCARD_BYTES_MAX: u64 = 1 << 20;
 
 /// How long the client may take to send them.
@@ -57,8 +60,10 @@ pub struct RequestBody {
     watched: Option<Box<WatchedBody>>,
     /// Where its bytes are counted.
     counter: Option<Arc<Counter>>,
-    /// Where the rest is discarded. `None` if the connection does not need that, or after a fault of the body.
+    /// Where the rest is discarded. `None` if it is not, or after a fault of the body in HTTP/1.1.
     discarding: Option<Tasks>,
+    /// Whether it has a stream of its own (HTTP/2), so that other requests do not need its end.
+    has_stream: bool,
 }
 
 /// The limits of a body.
@@ -119,6 +124,7 @@ impl RequestBody {
             watched: None,
             counter: None,
             discarding: None,
+            has_stream: false,
         }
     }
 
@@ -157,10 +163,11 @@ impl RequestBody {
         self
     }
 
-    /// Discards the unread rest of the body, in a task of the worker.
+    /// Discards the unread rest of the body, in a task of the worker. `has_stream`: whether it has a stream of its own (HTTP/2).
     #[must_use]
-    pub fn discarding_rest(mut self, tasks: &Tasks) -> RequestBody {
+    pub fn discarding_rest(mut self, tasks: &Tasks, has_stream: bool) -> RequestBody {
         self.discarding = Some(tasks.clone());
+        self.has_stream = has_stream;
         self
     }
 
@@ -205,6 +212,7 @@ impl RequestBody {
             watched: None,
             counter: None,
             discarding: None,
+            has_stream: false,
         }
     }
 
@@ -226,7 +234,7 @@ impl RequestBody {
     /// The next chunk, never empty. The client's faults: too large, too slow, truncated, too much framing.
     pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         let polled = self.poll_checked(context);
-        if let Poll::Ready(Some(Err(_))) = polled {
+        if matches!(polled, Poll::Ready(Some(Err(_)))) && !self.has_stream {
             self.discarding = None;
         }
         polled
@@ -355,7 +363,13 @@ impl Drop for RequestBody {
             return;
         };
         let rest = self.announced.map_or(0, |bytes| bytes.saturating_sub(self.received));
-        if rest <= DISCARD_BYTES_MAX {
+        let is_useful = if self.has_stream {
+            // The response of an exchange that was ended is incomplete: its stream is reset at once.
+            !self.progress.as_ref().is_some_and(|progress| progress.is_ended())
+        } else {
+            rest <= DISCARD_BYTES_MAX
+        };
+        if is_useful {
             let mut body = std::mem::replace(self, RequestBody::none());
             body.progress = None;
             tasks.spawn(discard(body));
@@ -365,9 +379,9 @@ impl Drop for RequestBody {
 
 /// Reads a body to its end, within bounds.
 async fn discard(mut body: RequestBody) {
-    body.limits.bytes_max = body.limits.bytes_max.min(body.received + DISCARD_BYTES_MAX);
+    body.limits.bytes_max = body.received + DISCARD_BYTES_MAX;
     let end = async { while let Ok(Some(_)) = body.chunk().await {} };
-    // When its time is over the body is dropped, and the connection is closed.
+    // When its time is over the body is dropped, and the connection is closed or the stream is reset.
     let _ = tokio::time::timeout(DISCARD_TIMEOUT, end).await;
 }
 

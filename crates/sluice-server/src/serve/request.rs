@@ -251,7 +251,7 @@ fn choose_site(
     Ok(site)
 }
 
-/// The body. In HTTP/2, h2 bounds the framing, and an unread body ends with its stream.
+/// The body. In HTTP/2, h2 bounds the framing.
 fn body(
     exchange: &Exchange,
     fields: &HeaderMap,
@@ -267,8 +267,12 @@ fn body(
             .counting(Arc::clone(&exchange.context.counts.received_bytes))
             .counted(&exchange.progress);
     }
-    if is_over || exchange.line.version.is_multiplexed() {
+    if is_over {
         return body;
+    }
+    let tasks = exchange.context.scripts.tasks();
+    if exchange.line.version.is_multiplexed() {
+        return body.discarding_rest(tasks, true);
     }
     let body = match has_length {
         true => body,
@@ -277,7 +281,7 @@ fn body(
     // A client that waits for 100 (Continue) may not send the body at all, after another response (RFC 9110 §10.1.1).
     match fields.contains_key(header::EXPECT) {
         true => body,
-        false => body.discarding_rest(exchange.context.scripts.tasks()),
+        false => body.discarding_rest(tasks, false),
     }
 }
 
