@@ -26,7 +26,7 @@ impl ActiveExchange {
     /// Begins an exchange when its head is complete: bytes read from now on belong to its body or to the next head. It
     /// waits for the server first.
     pub fn begin(connection: &Rc<Connection>) -> ActiveExchange {
-        let number = connection.exchanges().begin();
+        let number = connection.exchanges.begin();
         ActiveExchange {
             connection: Rc::clone(connection),
             body: OutgoingBody::of_exchange(number),
@@ -38,7 +38,7 @@ impl ActiveExchange {
     /// Has the connection note no events until the exchange ends, because it carries those of a watch: each would cause others.
     pub fn carry_watch(&mut self) {
         if !std::mem::replace(&mut self.carries_watch, true) {
-            self.connection.watched().begin_carrying();
+            self.connection.watched.begin_carrying();
         }
     }
 
@@ -54,7 +54,10 @@ impl ActiveExchange {
     pub fn wait_on_server(&mut self) {
         if !self.is_waiting_on_server {
             self.is_waiting_on_server = true;
-            self.connection.exchanges().begin_wait_on_server();
+            self.connection
+                .exchanges
+                .waiting_on_server
+                .update(|waiting| waiting + 1);
             self.body.set_waits_for_client(false);
         }
     }
@@ -63,7 +66,10 @@ impl ActiveExchange {
     pub fn wait_on_client(&mut self) {
         if self.is_waiting_on_server {
             self.is_waiting_on_server = false;
-            self.connection.exchanges().end_wait_on_server();
+            self.connection
+                .exchanges
+                .waiting_on_server
+                .update(|waiting| waiting - 1);
             self.body.set_waits_for_client(true);
         }
     }
@@ -71,7 +77,7 @@ impl ActiveExchange {
     /// Waits until the connection may have another chunk of the body in memory. Returns how many bytes it may have, if its
     /// source can choose.
     pub fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<usize> {
-        let room = self.body.poll_room(self.connection.outgoing(), context);
+        let room = self.body.poll_room(&self.connection.outgoing, context);
         if room.is_pending() {
             self.wait_on_client();
         }
@@ -80,7 +86,7 @@ impl ActiveExchange {
 
     /// Hands a chunk out to the protocol. It `is_last` if the body ends with it.
     pub fn hand_out(&mut self, bytes: Bytes, memory: ChunkMemory, position: ChunkPosition) -> Chunk {
-        let outgoing = self.connection.outgoing();
+        let outgoing = &self.connection.outgoing;
         if position != ChunkPosition::Last {
             self.body.begin_delivery(outgoing);
         }
@@ -104,10 +110,10 @@ impl Drop for ActiveExchange {
     fn drop(&mut self) {
         self.wait_on_client();
         if self.carries_watch {
-            self.connection.watched().end_carrying();
+            self.connection.watched.end_carrying();
         }
-        self.body.end(self.connection.outgoing());
-        self.connection.exchanges().end();
+        self.body.end(&self.connection.outgoing);
+        self.connection.exchanges.end();
     }
 }
 
@@ -122,16 +128,16 @@ impl ExchangeHandle {
     /// The number of the listener that accepted its connection.
     #[must_use]
     pub fn listener(&self) -> usize {
-        self.connection.peer().listener()
+        self.connection.peer.listener()
     }
 
     /// Aborts the response that is being sent: its stream is reset in HTTP/2, its connection in HTTP/1. No effect on an exchange that is
     /// over.
     pub fn abort(&self) {
         let connection = &self.connection;
-        if connection.outgoing().is_http2() {
-            connection.outgoing().abort_delivery(self.number);
-        } else if connection.exchanges().is_busy() && connection.exchanges().begun() == self.number {
+        if connection.outgoing.is_http2.get() {
+            connection.outgoing.abort_delivery(self.number);
+        } else if connection.exchanges.is_busy() && connection.exchanges.begun.get() == self.number {
             connection.request_close(CloseRequest::End);
         }
     }

@@ -69,13 +69,13 @@ impl Buf for Chunk {
     fn advance(&mut self, count: usize) {
         self.bytes.advance(count);
         if let Some(Counted { connection, hold }) = &self.counted {
-            connection.outgoing().count_moved(hold, count);
+            connection.outgoing.count_moved(hold, count);
         }
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.connection.outgoing().release(&self.hold);
+        self.connection.outgoing.release(&self.hold);
     }
 }

@@ -12,7 +12,8 @@ const IPV6_HOST_BITS: u32 = 64;
 
 /// The counts, and their limit.
 pub struct ClientCounts {
-    connections_max: u32,
+    /// Connections of each client; 0 counts nothing.
+    pub(crate) connections_max: u32,
     counts: Mutex<HashMap<IpAddr, u32>>,
 }
 
@@ -30,16 +31,6 @@ impl ClientCounts {
             connections_max,
             counts: Mutex::default(),
         }
-    }
-
-    /// Whether there is a limit.
-    pub(crate) fn is_limited(&self) -> bool {
-        self.connections_max > 0
-    }
-
-    /// The limit of connections for each client.
-    pub(crate) fn connections_max(&self) -> u32 {
-        self.connections_max
     }
 
     /// Counts a connection of this client. `None` if it has as many as it may have.

@@ -61,7 +61,7 @@ impl WriteCoalescer {
     /// Counts the memory that the waiting bytes use.
     fn count(&self) {
         let bytes = self.waiting.len() - self.sent + self.encrypted;
-        self.connection.outgoing().set_coalesced(bytes);
+        self.connection.outgoing.set_coalesced(bytes);
     }
 
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -28,7 +28,7 @@ impl ConnectionLog {
         if admits(&self.slow) {
             tracing::info!(
                 "response to {} aborted: the client took less than send_timeout and send_rate allow",
-                connection.peer().endpoints().client
+                connection.peer.endpoints().client
             );
         }
     }
@@ -39,7 +39,7 @@ impl ConnectionLog {
             tracing::warn!(
                 "all connections of the worker are in use (limits.connections): closing the one that has been idle \
                  longest, from {}",
-                connection.peer().endpoints().client
+                connection.peer.endpoints().client
             );
         }
     }
@@ -59,7 +59,7 @@ impl ConnectionLog {
         if admits(&self.used_memory) {
             tracing::warn!(
                 "connection from {} aborted: {bytes} bytes of responses wait for it, and send_memory is used up",
-                connection.peer().endpoints().client
+                connection.peer.endpoints().client
             );
         }
     }

@@ -53,7 +53,7 @@ impl WorkerNet {
     pub fn connections(&self) -> WorkerConnections {
         let mut counts = WorkerConnections::default();
         let mut oldest: BinaryHeap<u32> = BinaryHeap::new();
-        self.slots().for_each(|connection, accepted_tick| {
+        self.slots.for_each(|connection, accepted_tick| {
             counts.add(connection);
             oldest.push(accepted_tick);
             if oldest.len() > OLDEST_MAX {
@@ -62,7 +62,7 @@ impl WorkerNet {
         });
         // The first pass finds how old the oldest are, so that only these are copied.
         let youngest = oldest.peek().copied().unwrap_or(0);
-        self.slots().for_each(|connection, accepted_tick| {
+        self.slots.for_each(|connection, accepted_tick| {
             if accepted_tick <= youngest && counts.oldest.len() < 2 * OLDEST_MAX {
                 counts
                     .oldest
@@ -85,29 +85,29 @@ impl WorkerConnections {
             Some(count) => *count += 1,
             None => drop(self.tls.insert(tls.to_owned(), 1)),
         }
-        let client = network_of(connection.peer().endpoints().client.ip());
+        let client = network_of(connection.peer.endpoints().client.ip());
         *self.clients.entry(client).or_default() += 1;
     }
 }
 
 fn old(connection: &Connection, age_seconds: u32) -> OldConnection {
     OldConnection {
-        client: connection.peer().endpoints().client,
+        client: connection.peer.endpoints().client,
         age_seconds,
         state: state(connection),
         protocol: protocol(connection),
         tls: tls(connection).to_owned(),
-        requests: connection.exchanges().begun(),
+        requests: connection.exchanges.begun.get(),
     }
 }
 
 /// The state of a connection, for people.
 fn state(connection: &Connection) -> &'static str {
     match () {
-        () if connection.exchanges().is_busy() => "request in progress",
-        () if connection.exchanges().has_part_of_head() => "reading a head",
-        () if connection.exchanges().has_unsent() => "sending the last bytes",
-        () if connection.exchanges().begun() == 0 => "no request yet",
+        () if connection.exchanges.is_busy() => "request in progress",
+        () if connection.exchanges.has_part_of_head() => "reading a head",
+        () if connection.exchanges.has_unsent.get() => "sending the last bytes",
+        () if connection.exchanges.begun.get() == 0 => "no request yet",
         () => "idle",
     }
 }
@@ -115,15 +115,15 @@ fn state(connection: &Connection) -> &'static str {
 /// The protocol, once it is known: HTTP/1 is known at the first request.
 fn protocol(connection: &Connection) -> &'static str {
     match () {
-        () if connection.outgoing().is_http2() => "HTTP/2",
-        () if connection.exchanges().begun() > 0 => "HTTP/1",
+        () if connection.outgoing.is_http2.get() => "HTTP/2",
+        () if connection.exchanges.begun.get() > 0 => "HTTP/1",
         () => "not known yet",
     }
 }
 
 /// The version of TLS, once the handshake is done.
 fn tls(connection: &Connection) -> &str {
-    let Some(info) = connection.peer().tls_info() else {
+    let Some(info) = connection.peer.tls_info() else {
         return "none";
     };
     let version = info.variables.iter().find(|(name, _)| *name == "SSL_PROTOCOL");

@@ -99,12 +99,12 @@ pub(crate) struct ExchangeTurn(u32);
 
 impl ExchangeTurn {
     pub(crate) fn new(connection: &Connection) -> ExchangeTurn {
-        ExchangeTurn(connection.exchanges().begun())
+        ExchangeTurn(connection.exchanges.begun.get())
     }
 
     /// Whether the connection has used up its turn; begins the next one.
     pub(crate) fn is_over(&mut self, connection: &Connection) -> bool {
-        let exchanges = connection.exchanges().begun();
+        let exchanges = connection.exchanges.begun.get();
         exchanges.wrapping_sub(std::mem::replace(&mut self.0, exchanges)) >= EXCHANGES_MAX
     }
 }

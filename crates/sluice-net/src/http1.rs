@@ -43,7 +43,7 @@ pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<He
         // Boxed, so that its memory is freed while the connection is idle.
         match Box::pin(run_until_idle(http)).await {
             Ok(Outcome::Idle) if wait_for_more(http).await => {}
-            Ok(Outcome::HeadTimedOut) if http.slot.exchanges().has_part_of_head() => {
+            Ok(Outcome::HeadTimedOut) if http.slot.exchanges.has_part_of_head() => {
                 http.slot.close_because(CloseReason::HeadTimedOut);
                 return Some(head_timed_out());
             }
@@ -57,7 +57,7 @@ pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<He
                     http.slot.close_because(CloseReason::HeadRefused);
                 } else {
                     // The client left, or a response was aborted: its exchange has logged that.
-                    tracing::debug!("connection from {}: {error}", http.slot.peer().endpoints().client);
+                    tracing::debug!("connection from {}: {error}", http.slot.peer.endpoints().client);
                     let cause = if error.is_user() { Cause::Body } else { Cause::Other };
                     http.slot.close_because(http.reason_of_error(&error, cause));
                 }
@@ -123,7 +123,7 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
             // No byte was read since the last exchange. (If draining has ended it, `wait_for_more` does not wait.)
             if tunnel.borrow().is_some() {
                 Outcome::Switched
-            } else if action == Action::ShutDown && connection.exchanges().is_between() {
+            } else if action == Action::ShutDown && connection.exchanges.is_between() {
                 Outcome::Idle
             } else {
                 Outcome::Closed
@@ -145,12 +145,12 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
 
 /// Why a connection ends without an error, if that is not known yet.
 fn reason_of_end<S>(http: &HttpConnection<S>, outcome: Outcome) -> CloseReason {
-    match http.stream.borrow().client() {
+    match http.stream.borrow().client {
         ClientSide::Closed => CloseReason::ClientClosed,
         ClientSide::Reset => CloseReason::ClientReset,
         ClientSide::Open if http.net.is_draining() => CloseReason::Draining,
         ClientSide::Open if outcome != Outcome::Closed => CloseReason::Idle,
-        ClientSide::Open if http.slot.exchanges().expects_no_more() => CloseReason::LastRequest,
+        ClientSide::Open if http.slot.exchanges.expects_no_more.get() => CloseReason::LastRequest,
         ClientSide::Open => CloseReason::LastResponse,
     }
 }
@@ -165,13 +165,13 @@ fn check<S>(
     let (connection, mut stream) = (&http.slot, http.stream.borrow_mut());
     let wait = stream.client_wait(monitor.now());
     if !monitor.is_fast_enough(connection, wait, limits) {
-        http.net.log().slow(connection);
+        http.net.log.slow(connection);
         connection.close_because(CloseReason::TooSlow);
         connection.abort();
         return Action::Close(Outcome::Closed);
     }
     // hyper does not read while it waits for a response.
-    if connection.exchanges().is_busy()
+    if connection.exchanges.is_busy()
         && stream.check_client(half_close, limits.half_close_timeout, monitor.now()) == Step::Leave
     {
         connection.close_because(CloseReason::ClientLeft);
@@ -183,7 +183,7 @@ fn check<S>(
     }
     match monitor.idle_time(connection) {
         Some(idle) if idle >= limits.head_timeout => Action::Close(Outcome::HeadTimedOut),
-        Some(_) if connection.exchanges().is_between() && !monitor.is_shutting_down() => Action::ShutDown,
+        Some(_) if connection.exchanges.is_between() && !monitor.is_shutting_down() => Action::ShutDown,
         _ => Action::Continue,
     }
 }

@@ -96,7 +96,7 @@ impl NewExchanges {
         for mut exchange in exchanges.drain(..) {
             // A panic ends only this exchange, as it would end a task.
             let polled = catch_unwind(AssertUnwindSafe(|| exchange.as_mut().poll(&mut context)));
-            let delivery = connection.outgoing().take_new_delivery();
+            let delivery = connection.outgoing.new_delivery.take();
             if let Ok(Poll::Pending) = polled {
                 self.tasks.spawn_counted(ExchangeTask {
                     exchange,
@@ -124,11 +124,11 @@ impl Future for ExchangeTask {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        if this.delivery.as_ref().is_some_and(|delivery| delivery.is_aborted()) {
+        if this.delivery.as_ref().is_some_and(|delivery| delivery.is_aborted.get()) {
             return Poll::Ready(());
         }
         let polled = this.exchange.as_mut().poll(context);
-        if let Some(delivery) = this.connection.outgoing().take_new_delivery() {
+        if let Some(delivery) = this.connection.outgoing.new_delivery.take() {
             this.delivery = Some(delivery);
         }
         if let Some(delivery) = &this.delivery {
@@ -158,7 +158,7 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
         stream,
     } = http;
     let connection: &Rc<Connection> = slot;
-    connection.outgoing().set_http2();
+    connection.outgoing.is_http2.set(true);
     stream.borrow_mut().begin_http2();
     let limits = service.limits();
     let service = {
@@ -174,7 +174,7 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
         Rc::clone(connection),
     )));
     let io = TokioIo::new(CoalescedStream(Rc::clone(&coalescer)));
-    let new_exchanges = NewExchanges::new(net.tasks());
+    let new_exchanges = NewExchanges::new(&net.tasks);
     let builder = builder(&*http.service, &limits, new_exchanges.clone());
     let mut frames = Box::pin(builder.serve_connection(io, service));
     let mut ended = None;
@@ -204,7 +204,7 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
         }
         new_exchanges.poll_all(connection);
         ready!(coalescer.borrow_mut().poll_drain(context))?;
-        if !connection.exchanges().is_busy() {
+        if !connection.exchanges.is_busy() {
             coalescer.borrow_mut().free_memory();
         }
         match ended.take() {
@@ -224,13 +224,13 @@ fn reason_of_end<S: Service>(
 ) -> CloseReason {
     match result {
         Ok(()) if http.net.is_draining() => CloseReason::Draining,
-        Ok(()) => match http.stream.borrow().client() {
+        Ok(()) => match http.stream.borrow().client {
             ClientSide::Reset => CloseReason::ClientReset,
             ClientSide::Open if monitor.is_shutting_down() => CloseReason::Idle,
             ClientSide::Open | ClientSide::Closed => CloseReason::ClientClosed,
         },
         Err(error) => {
-            let client = http.slot.peer().endpoints().client;
+            let client = http.slot.peer.endpoints().client;
             tracing::debug!("connection from {client}: {error}");
             http.reason_of_error(&*error, Cause::Other)
         }
@@ -248,7 +248,7 @@ fn begin_switch(net: &Rc<WorkerNet>, request: &mut Request<HyperBody>) -> Switch
 /// Has a task run a tunnel.
 fn switch(switching: &mut Switching, tunnel: Box<dyn Tunnel>) {
     if let Some((net, upgrade)) = switching.take() {
-        let tasks = net.tasks().clone();
+        let tasks = net.tasks.clone();
         tasks.spawn(tunnel::run_on_stream(net, upgrade, tunnel));
     }
 }
@@ -259,8 +259,8 @@ fn check<S>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionM
     let wait = stream.client_wait(monitor.now());
     let is_sending = stream.is_sending();
     let action = check_sent(connection, wait, limits, monitor, || {
-        http.net.log().slow(connection);
-        connection.watched().tracer().note(Item::Connection, "net", || {
+        http.net.log.slow(connection);
+        connection.watched.tracer().note(Item::Connection, "net", || {
             "a response was too slow: its client took less than send_timeout and send_rate allow".into()
         });
     });
@@ -349,7 +349,7 @@ mod tests {
     impl Monitored {
         fn new(head_timeout: u64, send_timeout: u64) -> Monitored {
             let connection = Connection::alone();
-            connection.outgoing().set_http2();
+            connection.outgoing.is_http2.set(true);
             Monitored {
                 monitor: ConnectionMonitor::new(&connection, 0),
                 connection,
@@ -369,7 +369,7 @@ mod tests {
             under_way.wait_on_client();
             let bytes = Bytes::from_static(&[0; 100_000]);
             let chunk = under_way.hand_out(bytes, ChunkMemory::Own, ChunkPosition::Inner);
-            let delivery = self.connection.outgoing().take_new_delivery().unwrap();
+            let delivery = self.connection.outgoing.new_delivery.take().unwrap();
             Exchange {
                 under_way,
                 chunk,
@@ -417,7 +417,7 @@ mod tests {
             }
             let bytes = Bytes::from_static(&[0; 100_000]);
             self.chunk = self.under_way.hand_out(bytes, ChunkMemory::Own, ChunkPosition::Inner);
-            assert!(connection.outgoing().take_new_delivery().is_none());
+            assert!(connection.outgoing.new_delivery.take().is_none());
         }
     }
 
@@ -429,7 +429,7 @@ mod tests {
             actions,
             [Action::Continue, Action::ShutDown, Action::Continue, Action::Close(())]
         );
-        assert!(!monitored.connection.is_aborted());
+        assert!(!monitored.connection.is_aborted.get());
     }
 
     #[test]
@@ -456,11 +456,11 @@ mod tests {
             // Less than both together would have to take.
             other.chunk.advance(600);
             assert_eq!(monitored.serving_at(second), Action::Continue);
-            assert!(!stalled.delivery.is_aborted(), "{second}");
+            assert!(!stalled.delivery.is_aborted.get(), "{second}");
         }
         assert_eq!(monitored.serving_at(62), Action::Continue);
-        assert!(stalled.delivery.is_aborted() && !other.delivery.is_aborted());
-        assert!(!monitored.connection.is_aborted());
+        assert!(stalled.delivery.is_aborted.get() && !other.delivery.is_aborted.get());
+        assert!(!monitored.connection.is_aborted.get());
     }
 
     #[test]
@@ -471,17 +471,17 @@ mod tests {
             other.chunk.advance(1200);
             assert_eq!(monitored.serving_at(second), Action::Continue);
         }
-        assert!(!waiting.delivery.is_aborted());
+        assert!(!waiting.delivery.is_aborted.get());
         // Two turns of a frame and a window each, then the time limit.
         let mut is_aborted = |second: u32| {
             other.chunk.advance(1200);
             other.again(&monitored.connection);
             assert_eq!(monitored.serving_at(second), Action::Continue);
-            waiting.delivery.is_aborted()
+            waiting.delivery.is_aborted.get()
         };
         let aborted_at = (70..400).find(|second| is_aborted(*second));
         assert_eq!(aborted_at, Some(197));
-        assert!(!monitored.connection.is_aborted());
+        assert!(!monitored.connection.is_aborted.get());
     }
 
     #[test]
@@ -497,7 +497,7 @@ mod tests {
             }
             assert_eq!(monitored.serving_at(second), Action::Continue);
         }
-        assert!(exchanges.iter().all(|exchange| !exchange.delivery.is_aborted()));
+        assert!(exchanges.iter().all(|exchange| !exchange.delivery.is_aborted.get()));
     }
 
     #[test]
@@ -510,7 +510,7 @@ mod tests {
             other.again(&monitored.connection);
             let wait = Some(ClientWait { waited, taken: 2000 });
             assert_eq!(monitored.serving(second, wait), Action::Continue);
-            stalled.delivery.is_aborted()
+            stalled.delivery.is_aborted.get()
         };
         let aborted_at = (1..400).find(|second| is_aborted(*second));
         assert_eq!(aborted_at, Some(142));
@@ -523,7 +523,7 @@ mod tests {
         exchange.under_way.wait_on_server();
         let actions = [1, 50, 100, 200].map(|second| monitored.serving_at(second));
         assert_eq!(actions, [Action::Continue; 4]);
-        assert!(!exchange.delivery.is_aborted());
+        assert!(!exchange.delivery.is_aborted.get());
     }
 
     /// A body of one chunk, whose exchange is over.
@@ -547,7 +547,7 @@ mod tests {
         };
         let closed_at = (1..400).find(|second| action(*second) != Action::Continue);
         assert_eq!(closed_at, Some(62));
-        assert!(monitored.connection.is_aborted());
+        assert!(monitored.connection.is_aborted.get());
     }
 
     #[test]
@@ -579,6 +579,6 @@ mod tests {
         let actions = [1, 59].map(|second| monitored.serving_at(second));
         assert_eq!(actions, [Action::Continue; 2]);
         assert_eq!(monitored.serving_at(61), Action::Close(()));
-        assert!(monitored.connection.is_aborted());
+        assert!(monitored.connection.is_aborted.get());
     }
 }

@@ -32,14 +32,14 @@ pub(crate) enum Cause {
 impl<S: Service> HttpConnection<S> {
     /// Has it looked up who watches the connection, if a watch has come or gone. To be called before bytes are read or written.
     pub(crate) fn join_watches(&self) {
-        if self.slot.watched().generation() != self.net.watches().generation() {
+        if self.slot.watched.generation.get() != self.net.watches().generation() {
             self.look_up_watches();
         }
     }
 
     /// Why the connection ends with this error, which is noted. It may be that a response was aborted.
     pub(crate) fn reason_of_error(&self, error: &dyn Error, cause: Cause) -> CloseReason {
-        match (cause, self.stream.borrow().client()) {
+        match (cause, self.stream.borrow().client) {
             (Cause::Body, _) => CloseReason::Aborted,
             (_, ClientSide::Closed) => CloseReason::ClientClosed,
             (_, ClientSide::Reset) => CloseReason::ClientReset,
@@ -53,14 +53,15 @@ impl<S: Service> HttpConnection<S> {
     #[cold]
     fn look_up_watches(&self) {
         let connection = &self.slot;
-        let was_watched = connection.watched().is_watched();
+        let was_watched = connection.watched.is_watched();
         connection
-            .peer()
-            .set_proxy(self.service.is_trusted_proxy(&connection.peer().endpoints()));
+            .peer
+            .is_proxy
+            .set(self.service.is_trusted_proxy(&connection.peer.endpoints()));
         self.net.tracer(connection);
-        if !was_watched || !connection.watched().is_watched() {
+        if !was_watched || !connection.watched.is_watched() {
             // It has missed bytes.
-            self.stream.borrow_mut().forget_watched_bytes();
+            self.stream.borrow_mut().watched_bytes = None;
             connection_events::note_joined(connection);
         }
     }

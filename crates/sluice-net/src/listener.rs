@@ -312,7 +312,7 @@ async fn accept_until_closed<S: Service>(
         is_shared,
         index,
     } = kind;
-    let slots = Rc::clone(net.slots());
+    let slots = Rc::clone(&net.slots);
     let mut draining = pin!(net.closing());
     while net.is_accepting() {
         // Workers may share a socket: a worker without a free slot makes room first, and the others accept meanwhile.
@@ -338,7 +338,7 @@ async fn accept_until_closed<S: Service>(
                 let socket = match address {
                     Some(_) => Socket::new(socket),
                     None => {
-                        let peer = UnixPeer::of(&socket, net.log());
+                        let peer = UnixPeer::of(&socket, &net.log);
                         Socket::with_peer(socket, peer)
                     }
                 };
@@ -346,8 +346,8 @@ async fn accept_until_closed<S: Service>(
                     continue;
                 };
                 let Some(counted) = count(net, &**service, &endpoints, index) else {
-                    let most = net.client_counts().connections_max();
-                    net.log().over_client_limit(&endpoints, most);
+                    let most = net.client_counts.connections_max;
+                    net.log.over_client_limit(&endpoints, most);
                     connection_events::note_over_client_limit(net, &endpoints, most);
                     continue;
                 };
@@ -360,16 +360,16 @@ async fn accept_until_closed<S: Service>(
                 let slot = slots.take(net.connection(endpoints), counted, net.tick());
                 if net.watches().is_on() {
                     let is_proxy = net.has_proxy_protocol(index) || service.is_trusted_proxy(&endpoints);
-                    slot.peer().set_listener(index);
-                    slot.peer().set_proxy(is_proxy);
-                    connection_events::note_accepted(net, &slot, slot.number());
+                    slot.peer.listener.set(index);
+                    slot.peer.is_proxy.set(is_proxy);
+                    connection_events::note_accepted(net, &slot, slot.number);
                 }
                 let (net, service) = (Rc::clone(net), Rc::clone(service));
-                let tasks = net.tasks().clone();
+                let tasks = net.tasks.clone();
                 tasks.spawn(serve_connection(net, service, socket, slot, index));
             }
             Err(error) if is_shortage(&error) => {
-                net.log().accept_failed(&error, PAUSE);
+                net.log.accept_failed(&error, PAUSE);
                 tokio::time::sleep(PAUSE).await;
             }
             Err(_) => {}
@@ -387,14 +387,14 @@ async fn closed(closing: &mut watch::Receiver<bool>) {
 
 /// Waits until a slot is free.
 async fn make_room(net: &WorkerNet) {
-    net.slots()
-        .make_room(|connection| net.log().closed_for_another(connection))
+    net.slots
+        .make_room(|connection| net.log.closed_for_another(connection))
         .await;
 }
 
 /// Waits until a connection waits to be accepted, and then until a slot is free.
 async fn make_room_for_waiting(net: &WorkerNet, listener: &AsyncFd<OwnedFd>) {
-    while net.slots().are_full() {
+    while net.slots.are_full() {
         let Ok(mut ready) = listener.readable().await else {
             return;
         };
@@ -409,8 +409,8 @@ async fn make_room_for_waiting(net: &WorkerNet, listener: &AsyncFd<OwnedFd>) {
 /// Counts a connection of its client. `None` if the client has as many as it may have; `Some(None)` if it is not counted.
 /// A proxy's connections are those of many clients, and a unix socket's are a proxy's.
 fn count<S: Service>(net: &WorkerNet, service: &S, endpoints: &Endpoints, index: usize) -> Option<Option<Counted>> {
-    let counts = net.client_counts();
-    let is_counted = counts.is_limited()
+    let counts = &net.client_counts;
+    let is_counted = counts.connections_max > 0
         && !endpoints.is_unix
         && !service.is_trusted_proxy(endpoints)
         && !net.has_proxy_protocol(index);

@@ -56,9 +56,9 @@ impl ConnectionMonitor {
             tick,
             now,
             is_shutting_down: false,
-            exchanges: Unchanged::new(connection.exchanges().begun(), now),
+            exchanges: Unchanged::new(connection.exchanges.begun.get(), now),
             elapsed: Duration::ZERO,
-            moved: connection.outgoing().moved(),
+            moved: connection.outgoing.moved.get(),
             wait: None,
             newly_moved: 0,
             allowance: None,
@@ -119,17 +119,18 @@ impl ConnectionMonitor {
 
     /// The time since the last exchange. `None` if one is under way, or has begun since the last check.
     pub(crate) fn idle_time(&mut self, connection: &Connection) -> Option<Duration> {
-        let progress = if connection.exchanges().is_busy() || connection.outgoing().has_chunks() {
+        let progress = if connection.exchanges.is_busy() || connection.outgoing.has_chunks() {
             Progress::Excused
         } else {
             Progress::Expected
         };
-        self.exchanges.check(connection.exchanges().begun(), progress, self.now)
+        self.exchanges
+            .check(connection.exchanges.begun.get(), progress, self.now)
     }
 
     /// Counts the idle time from now on.
     pub(crate) fn restart_idle_time(&mut self, connection: &Connection) {
-        self.exchanges = Unchanged::new(connection.exchanges().begun(), self.now);
+        self.exchanges = Unchanged::new(connection.exchanges.begun.get(), self.now);
     }
 
     /// Whether the client still takes what it is sent, or the server waits for something else.
@@ -143,14 +144,14 @@ impl ConnectionMonitor {
         wait: Option<ClientWait>,
         limits: &Limits,
     ) -> bool {
-        let moved = connection.outgoing().moved();
+        let moved = connection.outgoing.moved.get();
         let newly_moved = moved.wrapping_sub(std::mem::replace(&mut self.moved, moved));
         self.wait = wait;
         self.newly_moved = newly_moved;
         let wait = wait.or_else(|| {
-            let outgoing = connection.outgoing();
+            let outgoing = &connection.outgoing;
             let is_stalled =
-                outgoing.has_chunks() && !connection.exchanges().wait_for_server() && outgoing.count_waiting() == 0;
+                outgoing.has_chunks() && !connection.exchanges.wait_for_server() && outgoing.count_waiting() == 0;
             is_stalled.then_some(ClientWait {
                 waited: self.elapsed,
                 taken: newly_moved,
@@ -160,7 +161,7 @@ impl ConnectionMonitor {
             self.allowance = None;
             return true;
         };
-        let deliveries = connection.outgoing().count_waiting().clamp(1, SLOW_EXCHANGES_MAX);
+        let deliveries = connection.outgoing.count_waiting().clamp(1, SLOW_EXCHANGES_MAX);
         let rate = limits.send_bytes_per_second_min.saturating_mul(deliveries as u64);
         let allowance = self.allowance.get_or_insert_with(|| SendAllowance::new(limits));
         allowance.covers(wait, rate, limits)
@@ -173,7 +174,7 @@ impl ConnectionMonitor {
     /// together they are fast enough, because they share socket and window of the connection and take turns. An exchange is
     /// excused no more once the connection has sent what could be sent before its turn: then only its own window is closed.
     pub(crate) fn abort_slow_exchanges(&mut self, connection: &Connection, limits: &Limits) -> SlowBodies {
-        let outgoing = connection.outgoing();
+        let outgoing = &connection.outgoing;
         let deliveries = outgoing.waiting_deliveries();
         let waited_for_socket = self.wait.map_or(Duration::ZERO, |wait| wait.waited);
         let waited = self.elapsed.saturating_sub(waited_for_socket);

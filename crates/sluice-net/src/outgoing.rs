@@ -41,7 +41,7 @@ pub(crate) const STREAMS_MAX: u32 = 128;
 pub(crate) struct Outgoing {
     budget: Rc<SendBudget>,
     /// Bytes of memory in use.
-    bytes: Cell<usize>,
+    pub(crate) bytes: Cell<usize>,
     /// The sum over these bytes of the budget's clock when each was added.
     clocks: Cell<u128>,
     /// Bytes in the write coalescer, and since when it has taken no progress.
@@ -49,16 +49,16 @@ pub(crate) struct Outgoing {
     /// Chunks that the protocol has.
     chunks: Cell<u32>,
     /// Bytes of chunks that have moved to the socket; wraps around.
-    moved: Cell<u32>,
+    pub(crate) moved: Cell<u32>,
     /// Bodies of several chunks whose exchanges are in progress.
     deliveries: RefCell<Vec<Rc<Delivery>>>,
     /// HTTP/2 bodies of one chunk, whose exchanges are over; made for the first of them.
     complete: OnceCell<Box<CompleteBodies>>,
     /// In HTTP/2 the delivery that began last, until the task of its exchange takes it.
-    new_delivery: Cell<Option<Rc<Delivery>>>,
-    is_http2: Cell<bool>,
+    pub(crate) new_delivery: Cell<Option<Rc<Delivery>>>,
+    pub(crate) is_http2: Cell<bool>,
     /// The connection was aborted for its memory, which no longer counts.
-    is_written_off: Cell<bool>,
+    pub(crate) is_written_off: Cell<bool>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -84,21 +84,6 @@ impl Outgoing {
         }
     }
 
-    /// Notes that the connection speaks HTTP/2.
-    pub(crate) fn set_http2(&self) {
-        self.is_http2.set(true);
-    }
-
-    /// Whether the connection speaks HTTP/2.
-    pub(crate) fn is_http2(&self) -> bool {
-        self.is_http2.get()
-    }
-
-    /// Bytes of memory in use.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes.get()
-    }
-
     /// The bytes, each multiplied by the time that it has waited, by the budget's clock.
     pub(crate) fn byte_time(&self) -> u128 {
         let now = u128::from(self.budget.clock()) * self.bytes.get() as u128;
@@ -113,11 +98,6 @@ impl Outgoing {
     /// The number of streams that have chunks to send, at most that which an HTTP/2 connection may have.
     pub(crate) fn count_streams(&self) -> u32 {
         self.chunks.get().clamp(1, STREAMS_MAX)
-    }
-
-    /// Bytes of chunks that have moved to the socket; wraps around.
-    pub(crate) fn moved(&self) -> u32 {
-        self.moved.get()
     }
 
     /// The deliveries that wait for the client.
@@ -154,11 +134,6 @@ impl Outgoing {
         self.complete.get_or_init(Box::default)
     }
 
-    /// The delivery that has begun since the last call, if any.
-    pub(crate) fn take_new_delivery(&self) -> Option<Rc<Delivery>> {
-        self.new_delivery.take()
-    }
-
     /// Counts the bytes that the write coalescer now has.
     pub(crate) fn set_coalesced(&self, bytes: usize) {
         let was = self.coalesced.get();
@@ -182,10 +157,6 @@ impl Outgoing {
             self.budget.give_back(self.bytes.get());
         }
         self.bytes.get()
-    }
-
-    pub(crate) fn is_written_off(&self) -> bool {
-        self.is_written_off.get()
     }
 
     fn take(&self, bytes: usize, clock: u64) {
@@ -270,7 +241,7 @@ pub(crate) struct Delivery {
     room_waiter: Cell<Option<Waker>>,
     /// The task of the exchange.
     task: Cell<Option<Waker>>,
-    is_aborted: Cell<bool>,
+    pub(crate) is_aborted: Cell<bool>,
     /// The progress at the last check, while the exchange waits for the client.
     monitored: Cell<Option<MonitoredDelivery>>,
 }
@@ -317,10 +288,6 @@ impl Delivery {
         if let Some(task) = self.task.take() {
             task.wake();
         }
-    }
-
-    pub(crate) fn is_aborted(&self) -> bool {
-        self.is_aborted.get()
     }
 
     /// Has the task that is polled here woken by `abort`.
@@ -457,8 +424,8 @@ impl OutgoingBody {
         }
         self.chunk_bytes = match self.chunk_bytes {
             _ if is_tight || outgoing.budget.is_scarce() => CHUNK_BYTES_MIN,
-            0 if outgoing.is_http2() => CHUNK_BYTES_MIN,
-            last if outgoing.is_http2() => (2 * last).min(CHUNK_BYTES_MAX_HTTP2),
+            0 if outgoing.is_http2.get() => CHUNK_BYTES_MIN,
+            last if outgoing.is_http2.get() => (2 * last).min(CHUNK_BYTES_MAX_HTTP2),
             0 => CHUNK_BYTES_MAX,
             last => (2 * last).min(CHUNK_BYTES_MAX),
         };
@@ -475,7 +442,7 @@ impl OutgoingBody {
             ..Delivery::default()
         });
         outgoing.deliveries.borrow_mut().push(Rc::clone(&delivery));
-        if outgoing.is_http2() {
+        if outgoing.is_http2.get() {
             outgoing.new_delivery.set(Some(Rc::clone(&delivery)));
         }
         delivery.waits_for_client.set(true);
@@ -487,7 +454,7 @@ impl OutgoingBody {
     pub(crate) fn hold(&self, outgoing: &Outgoing, own: usize) -> Option<Hold> {
         if let Some(delivery) = &self.delivery {
             delivery.bytes.set(delivery.bytes.get() + own);
-        } else if own == 0 && !outgoing.is_http2() {
+        } else if own == 0 && !outgoing.is_http2.get() {
             return None;
         }
         let clock = outgoing.budget.clock();
@@ -495,7 +462,7 @@ impl OutgoingBody {
         outgoing.chunks.set(outgoing.chunks.get() + 1);
         let body = match &self.delivery {
             Some(delivery) => HeldBody::Delivery(Rc::clone(delivery)),
-            None if outgoing.is_http2() => HeldBody::Complete(outgoing.complete_bodies().add()),
+            None if outgoing.is_http2.get() => HeldBody::Complete(outgoing.complete_bodies().add()),
             None => HeldBody::Alone,
         };
         let bytes = own;

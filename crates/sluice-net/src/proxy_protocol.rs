@@ -48,11 +48,11 @@ pub(crate) async fn receive(
     socket: &mut Socket,
     proxies: &Peers,
 ) -> bool {
-    let endpoints = connection.peer().endpoints();
+    let endpoints = connection.peer.endpoints();
     let refusal = if proxies.contains(&endpoints) {
         match timeout(limits.head_timeout, read(socket)).await {
             Ok(Ok(Source::Proxied { client, server })) => {
-                connection.peer().set_endpoints(Endpoints {
+                connection.peer.endpoints.set(Endpoints {
                     client,
                     server,
                     is_unix: false,
@@ -61,14 +61,14 @@ pub(crate) async fn receive(
                 return true;
             }
             Ok(Ok(Source::Local)) => {
-                connection.peer().set_endpoints(Endpoints {
+                connection.peer.endpoints.set(Endpoints {
                     named_by: NamedBy::Proxy,
                     ..endpoints
                 });
                 return true;
             }
             Ok(Ok(Source::Unknown)) => {
-                connection.peer().set_endpoints(Endpoints {
+                connection.peer.endpoints.set(Endpoints {
                     named_by: NamedBy::Nobody,
                     ..endpoints
                 });
@@ -89,10 +89,7 @@ pub(crate) async fn receive(
         tracing::warn!("connection from {peer} closed: {refusal}");
     }
     connection.close_because(CloseReason::ProxyHeader);
-    connection
-        .watched()
-        .tracer()
-        .note(Item::Connection, "proxy", || refusal);
+    connection.watched.tracer().note(Item::Connection, "proxy", || refusal);
     false
 }
 

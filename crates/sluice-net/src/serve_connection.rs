@@ -140,18 +140,17 @@ impl<S> Stage<S> {
 
 fn begin<S: Service>(accepted: Accepted<S>, mut socket: Socket, listener: usize) -> Stage<S> {
     let mut protocol = accepted.net.listener_protocol(listener);
-    accepted.slot.peer().set_listener(listener);
-    accepted.slot.peer().set_https_port(protocol.redirect_to_https);
+    accepted.slot.peer.listener.set(listener);
+    accepted.slot.peer.https_port.set(protocol.redirect_to_https);
     match protocol.proxy_protocol.take() {
         None => begin_http(accepted, socket, protocol),
         Some(proxies) => Stage::Opening(Box::pin(async move {
             let Accepted { net, slot, service } = &accepted;
             let limits = accepted.limits();
-            let proxy = slot.peer().endpoints();
+            let proxy = slot.peer.endpoints();
             if proxy_protocol::receive(net, &limits, slot, &mut socket, &proxies).await {
-                if slot.watched().is_watched() {
-                    slot.peer()
-                        .set_proxy(service.is_trusted_proxy(&slot.peer().endpoints()));
+                if slot.watched.is_watched() {
+                    slot.peer.is_proxy.set(service.is_trusted_proxy(&slot.peer.endpoints()));
                     connection_events::note_proxy_header(net, slot, &proxy);
                 }
                 begin_http(accepted, socket, protocol)
@@ -196,7 +195,7 @@ async fn handshake(
     mut socket: Socket,
     tls: Arc<ListenerTls>,
 ) -> Option<Transport> {
-    let (client, limit) = (connection.peer().endpoints().client, limits.head_timeout);
+    let (client, limit) = (connection.peer.endpoints().client, limits.head_timeout);
     let watched = Handshake::begin(connection);
     let handshake = async {
         let mut first = [0];
@@ -243,13 +242,13 @@ fn log_failure(net: &WorkerNet, limits: &Limits, client: SocketAddr, error: &io:
 async fn encrypt(connection: &Connection, socket: Socket, tls: &ListenerTls) -> io::Result<Transport> {
     let (transport, config) = Transport::encrypt(socket, tls).await?;
     if let (Some(state), Some(authorities)) = (transport.tls(), &config.authorities) {
-        let shown = ShownCertificate::of(state, authorities);
-        connection
-            .peer()
-            .set_certificate(shown.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?);
+        let shown = ShownCertificate::of(state, authorities)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        // The handshake is done once.
+        let _ = connection.peer.certificate.set(Box::new(shown));
     }
     if let Some(tls_info) = transport.tls_info() {
-        connection.peer().set_tls_info(tls_info);
+        let _ = connection.peer.tls_info.set(Rc::new(tls_info));
     }
     Ok(transport)
 }
@@ -298,12 +297,12 @@ async fn close<S: Service>(http: HttpConnection<S>, refusal: Option<HeadRefusal>
     let Ok(stream) = Rc::try_unwrap(stream) else {
         return tracing::error!(
             "connection from {}: its socket is still in use",
-            slot.peer().endpoints().client
+            slot.peer.endpoints().client
         );
     };
-    slot.begin_close();
+    slot.exchanges.has_unsent.set(true);
     let mut stream = stream.into_inner();
-    if let Some(response) = refusal.and_then(|refusal| service.refuse(slot.peer().endpoints(), &refusal)) {
+    if let Some(response) = refusal.and_then(|refusal| service.refuse(slot.peer.endpoints(), &refusal)) {
         let _ = timeout(REFUSAL_TIMEOUT, stream.send(&response)).await;
     }
     stream.close().await;

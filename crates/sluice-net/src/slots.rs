@@ -32,7 +32,7 @@ pub struct ConnectionCounts {
 pub(crate) struct ConnectionSlots {
     counts: Arc<ConnectionCounts>,
     free: Cell<usize>,
-    slot_events: Rc<SlotEvents>,
+    pub(crate) slot_events: Rc<SlotEvents>,
     taken: RefCell<HashMap<u64, Taken>>,
     /// Connections that were idle at the last search, with the moment since when; the longest first.
     longest_idle: RefCell<VecDeque<IdleSlot>>,
@@ -56,7 +56,8 @@ struct IdleSlot {
 /// A connection in its slot. Dropping this frees the slot.
 pub(crate) struct Slot {
     slots: Rc<ConnectionSlots>,
-    number: u64,
+    /// The number of the connection among all that the worker has had.
+    pub(crate) number: u64,
     connection: Rc<Connection>,
     _counted: Option<Counted>,
 }
@@ -71,10 +72,6 @@ impl ConnectionSlots {
             longest_idle: RefCell::default(),
             next: Cell::new(0),
         }
-    }
-
-    pub(crate) fn slot_events(&self) -> &Rc<SlotEvents> {
-        &self.slot_events
     }
 
     pub(crate) fn are_full(&self) -> bool {
@@ -131,12 +128,12 @@ impl ConnectionSlots {
     pub(crate) fn most_waiting(&self) -> Option<Rc<Connection>> {
         let taken = self.taken.borrow();
         let candidates = taken.values().map(|taken| &taken.connection).filter(|connection| {
-            let outgoing = connection.outgoing();
-            outgoing.bytes() > 0 && !outgoing.is_written_off()
+            let outgoing = &connection.outgoing;
+            outgoing.bytes.get() > 0 && !outgoing.is_written_off.get()
         });
         let most = candidates.max_by_key(|connection| {
-            let outgoing = connection.outgoing();
-            (outgoing.byte_time(), outgoing.bytes())
+            let outgoing = &connection.outgoing;
+            (outgoing.byte_time(), outgoing.bytes.get())
         });
         most.cloned()
     }
@@ -155,7 +152,7 @@ impl ConnectionSlots {
         };
         next(&mut chosen).or_else(|| {
             let slots = taken.iter().map(|(&number, taken)| IdleSlot {
-                since: taken.connection.exchanges().idle_since(),
+                since: taken.connection.exchanges.idle_since.get(),
                 number,
             });
             let mut idle: Vec<_> = slots
@@ -174,14 +171,7 @@ impl ConnectionSlots {
 
 /// Whether a connection has been idle since this moment, and was not asked to make room yet.
 fn is_idle_since(connection: &Connection, since: u64) -> bool {
-    connection.exchanges().is_idle() && connection.exchanges().idle_since() == since && !connection.makes_room()
-}
-
-impl Slot {
-    /// The number of the connection among all that the worker has had.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
+    connection.exchanges.is_idle() && connection.exchanges.idle_since.get() == since && !connection.makes_room()
 }
 
 impl Deref for Slot {

@@ -68,9 +68,9 @@ pub(crate) struct ClientStream {
     ends_with_zero: bool,
     /// Whether nothing was sent since the last complete flush.
     is_flushed: bool,
-    client: ClientSide,
+    pub(crate) client: ClientSide,
     /// The state of watching the bytes; made with the first bytes that are watched.
-    watched_bytes: Option<Box<WatchedBytes>>,
+    pub(crate) watched_bytes: Option<Box<WatchedBytes>>,
 }
 
 /// The state of the client, as reading and writing have shown it.
@@ -104,16 +104,6 @@ impl ClientStream {
         }
     }
 
-    /// The state of the client, as reading and writing have shown it.
-    pub(crate) fn client(&self) -> ClientSide {
-        self.client
-    }
-
-    /// Forgets what a watch has seen of the bytes, because it has missed some.
-    pub(crate) fn forget_watched_bytes(&mut self) {
-        self.watched_bytes = None;
-    }
-
     /// Prepares for a new parser of HTTP/1, which has read nothing.
     pub(crate) fn begin_http1(&mut self) {
         self.is_parser_new = true;
@@ -144,10 +134,10 @@ impl ClientStream {
     fn probe(&self) -> Probe {
         let has_bytes = match self.has_begun_response() {
             false => self.status_line_sent < STATUS_LINE.len(),
-            true => self.connection.exchanges().is_chunked(),
+            true => self.connection.exchanges.is_chunked.get(),
         };
         // The close of a unix socket is seen at once.
-        if has_bytes && !self.is_sending() && !self.connection.peer().endpoints().is_unix {
+        if has_bytes && !self.is_sending() && !self.connection.peer.endpoints().is_unix {
             Probe::Possible
         } else {
             Probe::Impossible
@@ -156,7 +146,7 @@ impl ClientStream {
 
     /// Whether bytes of the final response were written since the exchange began. hyper keeps none in its buffers unless the socket takes none.
     fn has_begun_response(&self) -> bool {
-        self.written_in == self.connection.exchanges().begun()
+        self.written_in == self.connection.exchanges.begun.get()
     }
 
     /// Sends the next byte of `STATUS_LINE`, or a leading zero of the size of the next chunk. There is room for it, because
@@ -235,7 +225,7 @@ impl ClientStream {
     /// Closes the connection. Unless it is aborted, the bytes sent arrive even if the client was still sending.
     pub(crate) async fn close(mut self) {
         // After a zero without its chunk, an orderly close could look like the end of the body.
-        if self.connection.is_aborted() || self.ends_with_zero {
+        if self.connection.is_aborted.get() || self.ends_with_zero {
             let _ = self.transport.socket().reset_at_close();
             return;
         }
@@ -251,7 +241,7 @@ impl ClientStream {
             return;
         }
         let socket = self.transport.socket();
-        if self.connection.exchanges().expects_no_more() && !socket.has_unread() {
+        if self.connection.exchanges.expects_no_more.get() && !socket.has_unread() {
             return;
         }
         self.transport.socket_mut().linger().await;
@@ -278,7 +268,7 @@ impl ClientStream {
     /// Notes that so many bytes of the chunks were sent, or will be by the next flush.
     fn count_sent(&mut self, chunks: &[IoSlice<'_>], count: usize) {
         let was_flushed = std::mem::take(&mut self.is_flushed);
-        if self.connection.watched().is_watched() {
+        if self.connection.watched.is_watched() {
             let at = Position::after(was_flushed);
             self.watched_bytes
                 .get_or_insert_default()
@@ -289,7 +279,7 @@ impl ClientStream {
     /// Notes what was read, for those who watch.
     #[cold]
     fn note_read(&mut self, read: &Poll<io::Result<()>>, bytes: &[u8]) {
-        let is_first = self.connection.exchanges().received().bytes == 0;
+        let is_first = self.connection.exchanges.received.get().bytes == 0;
         let at = Position::after(is_first || self.is_parser_new);
         self.watched_bytes
             .get_or_insert_default()
@@ -299,7 +289,7 @@ impl ClientStream {
     /// Waits while WATCH has scanned enough bytes.
     fn poll_watch_pause(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.watched_bytes {
-            Some(watched_bytes) if self.connection.watched().is_watched() => {
+            Some(watched_bytes) if self.connection.watched.is_watched() => {
                 watched_bytes.poll_pause(&self.connection, context)
             }
             _ => Poll::Ready(()),
@@ -308,7 +298,7 @@ impl ClientStream {
 
     /// Reads as `poll_read_next` does, but no more than is left of the turn. Then other connections have theirs.
     fn poll_read_in_turn(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let buffer_room = match self.connection.watched().is_watched() {
+        let buffer_room = match self.connection.watched.is_watched() {
             true => buffer.remaining().min(WATCHED_BYTES_MAX),
             false => buffer.remaining(),
         };
@@ -333,7 +323,7 @@ impl ClientStream {
             ready!(self.poll_watch_pause(context));
             let before = buffer.filled().len();
             let read = self.transport.poll_read(context, buffer);
-            if self.connection.watched().is_watched() {
+            if self.connection.watched.is_watched() {
                 self.note_read(&read, &buffer.filled()[before..]);
             }
             return read;
@@ -365,7 +355,7 @@ impl ClientStream {
             return self.poll_write_status_line(context, chunks);
         }
         ready!(self.poll_watch_pause(context));
-        if self.connection.watched().is_watched()
+        if self.connection.watched.is_watched()
             && let Some(first) = first_bytes(chunks, WATCHED_BYTES_MAX)
         {
             return self.poll_write_counted(context, &first);
@@ -377,7 +367,7 @@ impl ClientStream {
     fn poll_write_counted(&mut self, context: &mut Context<'_>, chunks: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let connection = Rc::clone(&self.connection);
         if !is_interim(chunks) {
-            self.written_in = connection.exchanges().begun();
+            self.written_in = connection.exchanges.begun.get();
         }
         self.ends_with_zero = false;
         let written = connection.with_sealed(|sealed| self.poll_write_some(context, chunks, sealed));

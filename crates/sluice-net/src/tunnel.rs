@@ -116,7 +116,7 @@ fn check<S>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionM
     if monitor.is_fast_enough(&http.slot, wait, limits) {
         return Action::Continue;
     }
-    http.net.log().slow(&http.slot);
+    http.net.log.slow(&http.slot);
     Action::Close(())
 }
 

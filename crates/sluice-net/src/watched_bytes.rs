@@ -79,7 +79,7 @@ impl WatchedBytes {
     pub(crate) fn poll_pause(&mut self, connection: &Connection, context: &mut Context<'_>) -> Poll<()> {
         // Bytes that are not scanned need not wait.
         let is_wanted = |tracer: &Tracer| Wanted::of(connection, tracer).is_some();
-        let tracer = connection.watched().tracer();
+        let tracer = connection.watched.tracer();
         ready!(self.pause.poll(context, || {
             tracer.bytes_wait(OF_CONNECTION).filter(|_| is_wanted(&tracer))
         }));
@@ -94,7 +94,7 @@ impl WatchedBytes {
         bytes: &[u8],
         at: Position,
     ) {
-        let tracer = connection.watched().tracer();
+        let tracer = connection.watched.tracer();
         match read {
             Poll::Pending => self.note_waiting(connection),
             Poll::Ready(Err(error)) => tracer.note(Item::Connection, "net", || match error.kind() {
@@ -104,7 +104,7 @@ impl WatchedBytes {
                 _ => format!("reading failed: {error}"),
             }),
             Poll::Ready(Ok(())) if bytes.is_empty() => {
-                let how = if connection.peer().tls_info().is_some() {
+                let how = if connection.peer.tls_info().is_some() {
                     " (close_notify)"
                 } else {
                     ""
@@ -112,8 +112,8 @@ impl WatchedBytes {
                 tracer.note(Item::Connection, "net", || format!("the client sends no more{how}"));
             }
             Poll::Ready(Ok(())) => {
-                if connection.exchanges().is_idle() {
-                    connection.watched().set_octets_wanted(true);
+                if connection.exchanges.is_idle() {
+                    connection.watched.skips_octets.set(false);
                     if tracer.wants(Item::Octets) && !may_show(&tracer, bytes) {
                         connection.skip_octets();
                     }
@@ -122,7 +122,7 @@ impl WatchedBytes {
                     self.received = Side::Missed;
                     return;
                 };
-                let is_idle = connection.exchanges().is_idle();
+                let is_idle = connection.exchanges.is_idle();
                 let begin = || match (wanted.is_http2, at) {
                     (false, Position::Boundary) => Some(wanted.messages()),
                     (false, Position::Unknown) => (is_idle && is_request_line(bytes)).then(|| wanted.messages()),
@@ -138,7 +138,7 @@ impl WatchedBytes {
 
     /// Notes bytes that were sent: the first `count` of the chunks.
     pub(crate) fn note_sent(&mut self, connection: &Connection, chunks: &[IoSlice<'_>], count: usize, at: Position) {
-        let tracer = connection.watched().tracer();
+        let tracer = connection.watched.tracer();
         let Some(wanted) = Wanted::of(connection, &tracer) else {
             self.sent = Side::Missed;
             return;
@@ -167,11 +167,11 @@ impl WatchedBytes {
 
     /// Notes that a connection of HTTP/1 waits for its next request, once after each.
     fn note_waiting(&mut self, connection: &Connection) {
-        let exchanges = connection.exchanges().begun();
+        let exchanges = connection.exchanges.begun.get();
         let is_kept =
-            connection.exchanges().is_between() && connection.exchanges().is_idle() && self.kept_after != exchanges;
+            connection.exchanges.is_between() && connection.exchanges.is_idle() && self.kept_after != exchanges;
         // Also not after a request that no watch could match.
-        if is_kept && connection.watched().are_octets_wanted() {
+        if is_kept && !connection.watched.skips_octets.get() {
             self.kept_after = exchanges;
             connection.note_kept();
         }
@@ -188,8 +188,8 @@ struct Wanted {
 impl Wanted {
     /// `None` if nobody wants anything.
     fn of(connection: &Connection, tracer: &Tracer) -> Option<Wanted> {
-        let is_http2 = connection.outgoing().is_http2();
-        let octets = !is_http2 && tracer.wants(Item::Octets) && connection.watched().are_octets_wanted();
+        let is_http2 = connection.outgoing.is_http2.get();
+        let octets = !is_http2 && tracer.wants(Item::Octets) && !connection.watched.skips_octets.get();
         let frames = is_http2 && tracer.wants(Item::Http2);
         let masks = tracer.masks().filter(|_| octets || frames)?.clone();
         Some(Wanted {
@@ -319,7 +319,7 @@ mod tests {
             let watch = hub.watch(spec).unwrap();
             let connection = Connection::alone();
             let tracer = WorkerHub::new(&hub).connection(&Tracer::NONE, TracedAttributes::default);
-            connection.watched().set_tracer(tracer, 1);
+            connection.watched.set_tracer(tracer, 1);
             Watched {
                 watch,
                 connection,
@@ -460,7 +460,7 @@ mod tests {
         let busy = crate::active_exchange::ActiveExchange::begin(&watched.connection);
         watched.connection.skip_octets();
         watched.read(b"missed", Position::Unknown);
-        watched.connection.watched().set_octets_wanted(true);
+        watched.connection.watched.skips_octets.set(false);
         watched.read(b"GET /secret HTTP/1.1\r\n", Position::Unknown);
         let shown = watched.shown();
         assert!(shown.starts_with("GET / HTTP/1.1\\r\\nCookie:*[some bytes"), "{shown}");
@@ -474,7 +474,7 @@ mod tests {
     #[test]
     fn frames_of_http2_are_shown_and_none_of_their_octets() {
         let mut watched = Watched::new(&[Item::Octets, Item::Http2]);
-        watched.connection.outgoing().set_http2();
+        watched.connection.outgoing.is_http2.set(true);
         watched.read(PREFACE, Position::Boundary);
         for byte in HEADERS {
             watched.read(&[*byte], Position::Unknown);
@@ -490,7 +490,7 @@ mod tests {
     #[test]
     fn a_watch_that_begins_within_http2_waits_for_a_certain_frame() {
         let mut watched = Watched::new(&[Item::Http2]);
-        watched.connection.outgoing().set_http2();
+        watched.connection.outgoing.is_http2.set(true);
         let busy = crate::active_exchange::ActiveExchange::begin(&watched.connection);
         watched.read(HEADERS, Position::Unknown);
         watched.read(HEADERS, Position::Unknown);

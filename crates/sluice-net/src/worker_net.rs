@@ -33,13 +33,13 @@ const SEND_BYTES_MIN: usize = 1 << 20;
 pub struct WorkerNet {
     /// The protocols of each listener, in the order of the listeners; replaced on reload.
     listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
-    slots: Rc<ConnectionSlots>,
+    pub(crate) slots: Rc<ConnectionSlots>,
     /// Connections that are closed before their first request.
     refused: RateLimitedLog,
     /// Memory for response bytes that wait for clients.
     send_budget: Rc<SendBudget>,
-    client_counts: Arc<ClientCounts>,
-    log: Rc<ConnectionLog>,
+    pub(crate) client_counts: Arc<ClientCounts>,
+    pub(crate) log: Rc<ConnectionLog>,
     watches: WorkerHub,
     /// The generation of the list of watches at the last tick.
     watch_generation: Cell<u32>,
@@ -48,7 +48,7 @@ pub struct WorkerNet {
     is_replaced: Cell<bool>,
     /// Seconds since the worker started.
     tick: Cell<u32>,
-    tasks: Tasks,
+    pub(crate) tasks: Tasks,
 }
 
 /// The bounds on the connections of a worker.
@@ -110,12 +110,12 @@ impl WorkerNet {
     /// The state of a client's certificate, for a request to this host: a certificate that was shown to another site's
     /// authorities, or before the authorities changed, is checked again.
     pub fn client_certificate(&self, connection: &Connection, host: &str) -> ClientCertificate {
-        let Some(shown) = connection.peer().certificate() else {
+        let Some(shown) = connection.peer.certificate.get() else {
             return ClientCertificate::NotAsked;
         };
         let protocols = self.listener_protocols.load();
         let tls = protocols
-            .get(connection.peer().listener())
+            .get(connection.peer.listener())
             .and_then(|protocol| protocol.tls.as_ref());
         let config = tls.map(|tls| tls.of_host(host));
         let Some((config, authorities)) = config.and_then(|config| Some((config, config.authorities.as_ref()?))) else {
@@ -128,17 +128,9 @@ impl WorkerNet {
         }
     }
 
-    pub(crate) fn slots(&self) -> &Rc<ConnectionSlots> {
-        &self.slots
-    }
-
-    pub(crate) fn client_counts(&self) -> &Arc<ClientCounts> {
-        &self.client_counts
-    }
-
     /// A connection that was just accepted.
     pub(crate) fn connection(&self, endpoints: Endpoints) -> Connection {
-        Connection::new(endpoints, &self.send_budget, self.slots.slot_events())
+        Connection::new(endpoints, &self.send_budget, &self.slots.slot_events)
     }
 
     /// Keeps the response bytes that wait for clients within their memory, for as long as it is polled: over it, the
@@ -149,7 +141,7 @@ impl WorkerNet {
             while self.send_budget.is_exceeded()
                 && let Some(connection) = self.slots.most_waiting()
             {
-                let bytes = connection.outgoing().write_off();
+                let bytes = connection.outgoing.write_off();
                 connection.request_close(CloseRequest::FreeMemory);
                 self.log.used_memory(&connection, bytes);
             }
@@ -167,23 +159,23 @@ impl WorkerNet {
             return Tracer::NONE;
         }
         let generation = self.watches.generation();
-        if connection.watched().generation() != generation {
+        if connection.watched.generation.get() != generation {
             let tracer = self
                 .watches
-                .connection(&connection.watched().tracer(), || attributes(connection));
-            connection.watched().set_tracer(tracer, generation);
+                .connection(&connection.watched.tracer(), || attributes(connection));
+            connection.watched.set_tracer(tracer, generation);
         }
-        connection.watched().tracer()
+        connection.watched.tracer()
     }
 
     /// Has it noted that the client of a connection is known now. No watch may be left that can match it.
     pub(crate) fn know_client(&self, connection: &Connection) {
-        let tracer = connection.watched().tracer();
+        let tracer = connection.watched.tracer();
         tracer.know(|known| known.client = attributes(connection).client);
         if tracer.is_over() {
             connection
-                .watched()
-                .set_tracer(Tracer::NONE, connection.watched().generation());
+                .watched
+                .set_tracer(Tracer::NONE, connection.watched.generation.get());
         }
     }
 
@@ -192,20 +184,11 @@ impl WorkerNet {
         let generation = self.watches.generation();
         if self.watch_generation.replace(generation) != generation {
             self.slots.for_each(|connection, _| {
-                if connection.watched().is_watched() {
+                if connection.watched.is_watched() {
                     self.tracer(connection);
                 }
             });
         }
-    }
-
-    /// The log lines about connections.
-    pub(crate) fn log(&self) -> &Rc<ConnectionLog> {
-        &self.log
-    }
-
-    pub(crate) fn tasks(&self) -> &Tasks {
-        &self.tasks
     }
 
     /// Seconds since the worker started.
@@ -283,9 +266,9 @@ impl Drop for WorkerNet {
 
 /// The attributes of a connection that are known before its requests.
 fn attributes(connection: &Connection) -> TracedAttributes {
-    let client = connection.peer().endpoints().client.ip();
+    let client = connection.peer.endpoints().client.ip();
     TracedAttributes {
-        client: (!connection.peer().is_proxy()).then(|| client.to_string()),
+        client: (!connection.peer.is_proxy.get()).then(|| client.to_string()),
         ..TracedAttributes::default()
     }
 }

@@ -117,7 +117,7 @@ impl Service for ExchangeService {
         if request::ends_connection(&head) {
             exchange.set_last();
             if incoming.is_end_stream() {
-                connection.exchanges().expect_no_more();
+                connection.exchanges.expect_no_more();
             }
         }
         let mut fields = head.headers;
@@ -183,7 +183,7 @@ async fn unless_ended<T>(
 /// Has an exchange note the site of its request.
 fn note_site(exchange: &mut Exchange, request: &Request, connection: &Connection) {
     exchange.note_site_number(request.config.site_numbers[request.site]);
-    watched_decision::site(exchange, request, connection.peer().listener());
+    watched_decision::site(exchange, request, connection.peer.listener());
     if exchange.client.is_https && request.target_path().is_some() {
         exchange.note_hsts(request.site().hsts.as_ref());
     }
@@ -222,7 +222,7 @@ fn finish(
     let has_length = response.body().length().is_some() || response.headers().contains_key(header::CONTENT_LENGTH);
     let version = exchange.line.version;
     if !has_length && version.uses_chunked() {
-        under_way.exchanges().begin_chunked();
+        under_way.exchanges.begin_chunked();
     } else if !has_length && !version.keeps_connection() {
         end_with_connection(&mut response);
     }

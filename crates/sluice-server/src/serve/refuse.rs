@@ -28,7 +28,7 @@ pub(crate) fn head(
     let host = host(exchange.line.version, &exchange.line.uri, fields).ok();
     let site = host
         .as_deref()
-        .and_then(|host| config.site_of_request(host, connection.peer().listener()).ok());
+        .and_then(|host| config.site_of_request(host, connection.peer.listener()).ok());
     let host = host.unwrap_or_default();
     let mut response = match site {
         Some(site) => refuse(exchange, fault, None, &config.site(site).errors, &host, fields),

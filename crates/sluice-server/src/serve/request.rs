@@ -68,7 +68,7 @@ impl Request {
         incoming: Incoming,
     ) -> Result<Request, Fault> {
         let known_hosts = &exchange.context.known_hosts;
-        let listener = connection.peer().listener();
+        let listener = connection.peer.listener();
         let known = known_hosts::text(exchange.line.version, &exchange.line.uri, fields)
             .and_then(|text| known_hosts.find(&config, listener, text));
         let host = match &known {
@@ -92,7 +92,7 @@ impl Request {
             check_transfer_coding(fields)?;
         }
         // Not for a client that speaks https with a proxy: it would be redirected to where it is.
-        let asked_for = match connection.peer().https_port().filter(|_| !exchange.client.is_https) {
+        let asked_for = match connection.peer.https_port().filter(|_| !exchange.client.is_https) {
             Some(port) => {
                 check_escapes(exchange.line.uri.path())?;
                 AskedFor::Https(port, Box::new(exchange.line.uri.clone()))
