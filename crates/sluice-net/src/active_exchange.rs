@@ -91,10 +91,8 @@ impl ActiveExchange {
             self.body.begin_delivery(outgoing);
         }
         let own = if memory == ChunkMemory::Own { bytes.len() } else { 0 };
-        match self.body.hold(outgoing, own) {
-            Some(hold) => Chunk::held(bytes, hold, &self.connection),
-            None => Chunk::free(bytes),
-        }
+        let hold = self.body.hold(outgoing, own);
+        Chunk::new(bytes, hold, &self.connection)
     }
 }
 

@@ -27,10 +27,8 @@ pub struct CertificateFacts {
 /// the server does not start with it.
 #[must_use]
 pub fn certificate_facts(settings: &Settings) -> Vec<CertificateFacts> {
-    let of_addresses = settings.listen.iter().filter_map(|listen| listen.tls.as_ref());
-    let of_sites = settings.sites.iter().filter_map(|site| site.identity.as_ref());
     let mut found: Vec<CertificateFacts> = Vec::new();
-    for identity in of_addresses.map(|tls| &tls.identity).chain(of_sites) {
+    for identity in identities(settings) {
         if let Some(facts) = facts_of(identity, settings)
             && !found.contains(&facts)
         {
@@ -73,10 +71,8 @@ pub fn uncovered_hosts(settings: &Settings) -> Vec<String> {
 /// (RFC 5280 §4.2.2.1), as public ones do whose root does not sign servers itself, and the file has no other certificate.
 #[must_use]
 pub fn incomplete_chains(settings: &Settings) -> Vec<String> {
-    let of_addresses = settings.listen.iter().filter_map(|listen| listen.tls.as_ref());
-    let of_sites = settings.sites.iter().filter_map(|site| site.identity.as_ref());
     let mut lines = Vec::new();
-    for identity in of_addresses.map(|tls| &tls.identity).chain(of_sites) {
+    for identity in identities(settings) {
         let IdentitySource::Files { certificate, .. } = &identity.source else {
             continue;
         };
@@ -111,6 +107,15 @@ fn names_issuer(certificate: &CertificateDer<'_>) -> bool {
     };
     let names_it = access.accessdescs.iter().any(|access| access.access_method == ISSUERS);
     names_it && certificate.subject() != certificate.issuer()
+}
+
+/// The certificates of a configuration: those of its addresses, then those of its sites.
+fn identities(settings: &Settings) -> impl Iterator<Item = &IdentitySettings> {
+    let of_addresses = settings
+        .listen
+        .iter()
+        .filter_map(|listen| Some(&listen.tls.as_ref()?.identity));
+    of_addresses.chain(settings.sites.iter().filter_map(|site| site.identity.as_ref()))
 }
 
 /// Host names for a message.

@@ -42,18 +42,12 @@ struct Counted {
 }
 
 impl Chunk {
-    /// A chunk that is counted on its connection.
-    pub(crate) fn held(bytes: Bytes, hold: Hold, connection: &Rc<Connection>) -> Chunk {
-        let connection = Rc::clone(connection);
-        Chunk {
-            bytes,
-            counted: Some(Counted { connection, hold }),
-        }
-    }
-
-    /// A chunk that nobody counts.
-    pub(crate) fn free(bytes: Bytes) -> Chunk {
-        Chunk { bytes, counted: None }
+    pub(crate) fn new(bytes: Bytes, hold: Option<Hold>, connection: &Rc<Connection>) -> Chunk {
+        let counted = hold.map(|hold| Counted {
+            connection: Rc::clone(connection),
+            hold,
+        });
+        Chunk { bytes, counted }
     }
 }
 

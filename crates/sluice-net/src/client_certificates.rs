@@ -9,16 +9,12 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, HandshakeKind, RootCertStore, ServerConnection,
-    SignatureScheme,
-};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{CertificateError, HandshakeKind, RootCertStore, ServerConnection};
 use sluice_settings::AuthoritySettings;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::ClientCertificate;
@@ -33,7 +29,10 @@ const LISTS_BYTES_MAX: u64 = 32 << 20;
 /// The authorities of client certificates, and what they have revoked, as of one reading of their files.
 #[derive(Debug)]
 pub(crate) struct ClientAuthorities {
-    verifier: Arc<dyn ClientCertVerifier>,
+    /// The verifier of a handshake in which a client may have no certificate.
+    pub(crate) optional: Arc<dyn ClientCertVerifier>,
+    /// The verifier of a handshake in which a client must have a certificate.
+    pub(crate) required: Arc<dyn ClientCertVerifier>,
 }
 
 impl ClientAuthorities {
@@ -59,29 +58,20 @@ impl ClientAuthorities {
             let refuse = |reason| OpenError::new(&settings.origin, format!("client_crl {}: {reason}", file.display()));
             lists.extend(read.map_err(refuse)?);
         }
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(provider))
+        let required = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(provider))
             .with_crls(lists)
-            .enforce_revocation_expiration()
-            .allow_unauthenticated()
-            .build()
-            .map_err(|error| refuse(&error))?;
-        Ok(ClientAuthorities { verifier })
-    }
-
-    /// The verifier of a handshake in which a client may have no certificate.
-    pub(crate) fn optional(&self) -> Arc<dyn ClientCertVerifier> {
-        Arc::clone(&self.verifier)
-    }
-
-    /// The verifier of a handshake in which a client must have a certificate.
-    pub(crate) fn required(&self) -> Arc<dyn ClientCertVerifier> {
-        Arc::new(Mandatory(Arc::clone(&self.verifier)))
+            .enforce_revocation_expiration();
+        let optional = required.clone().allow_unauthenticated();
+        Ok(ClientAuthorities {
+            optional: optional.build().map_err(|error| refuse(&error))?,
+            required: required.build().map_err(|error| refuse(&error))?,
+        })
     }
 
     /// Checks a chain as a handshake does, without the proof that the client has its key.
     fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), rustls::Error> {
         let (leaf, intermediates) = chain.split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
-        let verified = self.verifier.verify_client_cert(leaf, intermediates, UnixTime::now());
+        let verified = self.required.verify_client_cert(leaf, intermediates, UnixTime::now());
         verified.map(drop)
     }
 }
@@ -111,51 +101,6 @@ fn read_lists(file: &Path, source: &Source) -> Result<Vec<CertificateRevocationL
         }
     }
     Ok(lists)
-}
-
-/// A verifier that does not accept a client without a certificate.
-#[derive(Debug)]
-struct Mandatory(Arc<dyn ClientCertVerifier>);
-
-impl ClientCertVerifier for Mandatory {
-    fn client_auth_mandatory(&self) -> bool {
-        true
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
-    }
-
-    fn verify_client_cert(
-        &self,
-        leaf: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        self.0.verify_client_cert(leaf, intermediates, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
 }
 
 /// The certificate that a client has shown in a handshake that asked for one.

@@ -43,7 +43,10 @@ impl WriteCoalescer {
         let is_tls = stream.borrow_mut().prepare_encrypt();
         WriteCoalescer {
             connection,
-            stream: SharedStream(stream),
+            stream: SharedStream {
+                stream,
+                ends_sending: false,
+            },
             is_tls,
             waiting: Vec::new(),
             sent: 0,
@@ -112,7 +115,7 @@ impl WriteCoalescer {
             records.push(IoSlice::new(now));
             rest.extend_from_slice(later);
         }
-        self.stream.0.borrow_mut().encrypt_chunks(&records)?;
+        self.stream.stream.borrow_mut().encrypt_chunks(&records)?;
         self.waiting = rest;
         self.encrypted += whole;
         Ok(())

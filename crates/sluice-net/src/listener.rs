@@ -50,6 +50,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A worker's listening socket.
 pub struct Listener {
     socket: OwnedFd,
+    kind: ListenerKind,
+}
+
+/// The properties of a listening socket.
+#[derive(Clone, Copy)]
+struct ListenerKind {
     /// The address it is bound to. `None` for a unix socket.
     address: Option<SocketAddr>,
     /// Whether other workers accept from the same socket.
@@ -181,13 +187,13 @@ impl Bound {
             ListenAddress::Unix(_) => None,
         };
         let sockets = std::mem::take(&mut self.sockets);
-        let (given, is_shared) = (sockets.len(), sockets.len() < workers);
-        let mut by_worker: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
-        let listener = |socket| Listener {
-            socket,
+        let given = sockets.len();
+        let kind = ListenerKind {
             address,
-            is_shared,
+            is_shared: given < workers,
         };
+        let mut by_worker: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
+        let listener = |socket| Listener { socket, kind };
         for (worker, listeners) in by_worker.iter_mut().enumerate().skip(given) {
             listeners.push(listener(sockets[worker % given].try_clone()?));
         }
@@ -262,11 +268,7 @@ pub async fn accept<S: Service>(
     index: usize,
     closing: watch::Receiver<bool>,
 ) {
-    let Listener {
-        socket,
-        address,
-        is_shared,
-    } = listener;
+    let Listener { socket, kind } = listener;
     #[expect(
         deprecated,
         reason = "sound for a listener, which owns its descriptor; its replacement is unsafe because not all types do"
@@ -275,43 +277,19 @@ pub async fn accept<S: Service>(
         Ok(listener) => listener,
         Err(error) => return tracing::error!("listening socket: {error}"),
     };
-    accept_until_closed(
-        &net,
-        &service,
-        &listener,
-        ListenerKind {
-            address,
-            is_shared,
-            index,
-        },
-        closing,
-    )
-    .await;
-    if address.is_none() {
+    accept_until_closed(&net, &service, &listener, (kind, index), closing).await;
+    if kind.address.is_none() {
         close_listener(listener.into_inner());
     }
-}
-
-/// The properties of a listening socket.
-#[derive(Clone, Copy)]
-struct ListenerKind {
-    address: Option<SocketAddr>,
-    is_shared: bool,
-    index: usize,
 }
 
 async fn accept_until_closed<S: Service>(
     net: &Rc<WorkerNet>,
     service: &Rc<S>,
     listener: &AsyncFd<OwnedFd>,
-    kind: ListenerKind,
+    (ListenerKind { address, is_shared }, index): (ListenerKind, usize),
     mut closing: watch::Receiver<bool>,
 ) {
-    let ListenerKind {
-        address,
-        is_shared,
-        index,
-    } = kind;
     let slots = Rc::clone(&net.slots);
     let mut draining = pin!(net.closing());
     while net.is_accepting() {
@@ -334,7 +312,7 @@ async fn accept_until_closed<S: Service>(
             },
         };
         match accepted {
-            Ok(NewSocket { socket, client }) => {
+            Ok((socket, client)) => {
                 let socket = match address {
                     Some(_) => Socket::new(socket),
                     None => {
@@ -420,12 +398,8 @@ fn count<S: Service>(net: &WorkerNet, service: &S, endpoints: &Endpoints, index:
     }
 }
 
-/// An accepted connection.
-struct NewSocket {
-    /// Does not block. May be a unix socket: nothing that is called on it is specific to TCP (`socket`).
-    socket: TcpStream,
-    client: Option<SocketAddr>,
-}
+/// An accepted connection, which does not block, and its client. It may be a unix socket: nothing that is called on it is specific to TCP (`socket`).
+type NewSocket = (TcpStream, Option<SocketAddr>);
 
 /// Accepts the next connection.
 fn poll_accept(listener: &AsyncFd<OwnedFd>, context: &mut Context<'_>) -> Poll<io::Result<NewSocket>> {
@@ -440,10 +414,7 @@ fn poll_accept(listener: &AsyncFd<OwnedFd>, context: &mut Context<'_>) -> Poll<i
 fn accept_now(listener: &OwnedFd) -> io::Result<NewSocket> {
     let (socket, client) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
-    Ok(NewSocket {
-        socket: socket.into(),
-        client,
-    })
+    Ok((socket.into(), client))
 }
 
 /// The two ends of a connection. A listener on a wildcard address asks the socket which address the client reached.

@@ -37,7 +37,9 @@ pub(crate) struct ConnectionMonitor {
     tick: u32,
     now: Instant,
     is_shutting_down: bool,
-    exchanges: Unchanged,
+    /// The number of exchanges at the last check, and since when it has not changed.
+    begun: u32,
+    idle_since: Instant,
     /// The time between the last two checks.
     elapsed: Duration,
     /// Bytes of bodies that had moved to the socket at the last check; wraps around.
@@ -56,7 +58,8 @@ impl ConnectionMonitor {
             tick,
             now,
             is_shutting_down: false,
-            exchanges: Unchanged::new(connection.exchanges.begun.get(), now),
+            begun: connection.exchanges.begun.get(),
+            idle_since: now,
             elapsed: Duration::ZERO,
             moved: connection.outgoing.moved.get(),
             wait: None,
@@ -119,18 +122,17 @@ impl ConnectionMonitor {
 
     /// The time since the last exchange. `None` if one is under way, or has begun since the last check.
     pub(crate) fn idle_time(&mut self, connection: &Connection) -> Option<Duration> {
-        let progress = if connection.exchanges.is_busy() || connection.outgoing.has_chunks() {
-            Progress::Excused
-        } else {
-            Progress::Expected
-        };
-        self.exchanges
-            .check(connection.exchanges.begun.get(), progress, self.now)
+        let is_in_use = connection.exchanges.is_busy() || connection.outgoing.has_chunks();
+        if is_in_use || connection.exchanges.begun.get() != self.begun {
+            self.restart_idle_time(connection);
+            return None;
+        }
+        Some(self.now.duration_since(self.idle_since))
     }
 
     /// Counts the idle time from now on.
     pub(crate) fn restart_idle_time(&mut self, connection: &Connection) {
-        self.exchanges = Unchanged::new(connection.exchanges.begun.get(), self.now);
+        (self.begun, self.idle_since) = (connection.exchanges.begun.get(), self.now);
     }
 
     /// Whether the client still takes what it is sent, or the server waits for something else.
@@ -204,34 +206,6 @@ pub(crate) struct SlowBodies {
     pub aborted: usize,
     /// Whether there are some whose exchange is over: only closing the connection ends these.
     pub are_complete_ones_slow: bool,
-}
-
-/// Whether a counter has to change.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Progress {
-    Expected,
-    Excused,
-}
-
-/// A counter, and since when it has not changed.
-struct Unchanged {
-    count: u32,
-    since: Instant,
-}
-
-impl Unchanged {
-    fn new(count: u32, since: Instant) -> Unchanged {
-        Unchanged { count, since }
-    }
-
-    /// The time without progress. `None` if the count has changed since the last check, or is excused from changing.
-    fn check(&mut self, count: u32, progress: Progress, now: Instant) -> Option<Duration> {
-        if count != self.count || progress == Progress::Excused {
-            *self = Unchanged::new(count, now);
-            return None;
-        }
-        Some(now.duration_since(self.since))
-    }
 }
 
 #[cfg(test)]

@@ -311,42 +311,27 @@ impl Delivery {
 pub(crate) struct CompleteBodies {
     /// Chunks of each group.
     counts: [Cell<u32>; 2],
-    younger: Cell<Group>,
+    /// The number of the younger group; the other one is `1 - younger`.
+    younger: Cell<usize>,
     /// The older group, measured as one delivery.
     older: Delivery,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Group {
-    #[default]
-    Even,
-    Odd,
-}
-
-impl Group {
-    fn other(self) -> Group {
-        match self {
-            Group::Even => Group::Odd,
-            Group::Odd => Group::Even,
-        }
-    }
-}
-
 impl CompleteBodies {
     /// Adds a chunk to the younger group.
-    fn add(&self) -> Group {
+    fn add(&self) -> usize {
         let group = self.younger.get();
-        let count = &self.counts[group as usize];
+        let count = &self.counts[group];
         count.set(count.get() + 1);
         group
     }
 
-    fn remove(&self, group: Group) {
-        let count = &self.counts[group as usize];
+    fn remove(&self, group: usize) {
+        let count = &self.counts[group];
         count.set(count.get() - 1);
     }
 
-    fn count_moved(&self, group: Group, bytes: u32) {
+    fn count_moved(&self, group: usize, bytes: u32) {
         if group != self.younger.get() {
             self.older.moved.set(self.older.moved.get().wrapping_add(bytes));
         }
@@ -354,8 +339,7 @@ impl CompleteBodies {
 
     /// Whether the older group has chunks.
     pub(crate) fn are_waiting(&self) -> bool {
-        let older = self.younger.get().other();
-        self.counts[older as usize].get() > 0
+        self.counts[1 - self.younger.get()].get() > 0
     }
 
     /// Checks whether the client takes the older group fast enough. Call this once a second.
@@ -363,7 +347,7 @@ impl CompleteBodies {
         if self.are_waiting() {
             return self.older.check(turn, limits);
         }
-        self.younger.set(self.younger.get().other());
+        self.younger.update(|younger| 1 - younger);
         self.older.monitored.set(None);
         true
     }
@@ -373,7 +357,7 @@ impl CompleteBodies {
 enum HeldBody {
     Delivery(Rc<Delivery>),
     /// A body of this chunk only, in one of the groups of `CompleteBodies`.
-    Complete(Group),
+    Complete(usize),
     /// The same in HTTP/1.1, where a body is checked with its connection.
     Alone,
 }

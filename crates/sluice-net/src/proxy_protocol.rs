@@ -51,27 +51,8 @@ pub(crate) async fn receive(
     let endpoints = connection.peer.endpoints();
     let refusal = if proxies.contains(&endpoints) {
         match timeout(limits.head_timeout, read(socket)).await {
-            Ok(Ok(Source::Proxied { client, server })) => {
-                connection.peer.endpoints.set(Endpoints {
-                    client,
-                    server,
-                    is_unix: false,
-                    named_by: NamedBy::Proxy,
-                });
-                return true;
-            }
-            Ok(Ok(Source::Local)) => {
-                connection.peer.endpoints.set(Endpoints {
-                    named_by: NamedBy::Proxy,
-                    ..endpoints
-                });
-                return true;
-            }
-            Ok(Ok(Source::Unknown)) => {
-                connection.peer.endpoints.set(Endpoints {
-                    named_by: NamedBy::Nobody,
-                    ..endpoints
-                });
+            Ok(Ok(source)) => {
+                connection.peer.endpoints.set(source.endpoints(endpoints));
                 return true;
             }
             Ok(Err(refusal)) => refusal.to_string(),
@@ -107,6 +88,23 @@ pub enum Source {
     Local,
     /// A client of the proxy, without an address.
     Unknown,
+}
+
+impl Source {
+    /// The endpoints of a connection with a header; `own` are those of its socket.
+    fn endpoints(self, own: Endpoints) -> Endpoints {
+        let (client, server, is_unix, named_by) = match self {
+            Source::Proxied { client, server } => (client, server, false, NamedBy::Proxy),
+            Source::Local => (own.client, own.server, own.is_unix, NamedBy::Proxy),
+            Source::Unknown => (own.client, own.server, own.is_unix, NamedBy::Nobody),
+        };
+        Endpoints {
+            client,
+            server,
+            is_unix,
+            named_by,
+        }
+    }
 }
 
 /// The reason why a header is refused.

@@ -45,15 +45,10 @@ const FAILURE_LIFE: Duration = Duration::from_secs(30);
 /// The cache of client names, for all workers.
 pub struct ReverseDns {
     lookups: Cache<IpAddr, Arc<Lookup>>,
-    queue: mpsc::Sender<QueuedLookup>,
+    /// Lookups to be performed.
+    queue: mpsc::Sender<(IpAddr, Arc<Lookup>)>,
     /// How long a script may wait for a name, from the moment at which the lookup is queued.
     timeout: Duration,
-}
-
-/// A lookup to be performed.
-struct QueuedLookup {
-    address: IpAddr,
-    lookup: Arc<Lookup>,
 }
 
 /// The lookup of one address's name, pending or done.
@@ -106,11 +101,7 @@ impl ReverseDns {
             // Nobody waits again for the name of a known client, because its name server may never answer.
             deadline: if known.is_some() { now } else { now + self.timeout },
         });
-        let queued = QueuedLookup {
-            address,
-            lookup: Arc::clone(&lookup),
-        };
-        match self.queue.try_send(queued) {
+        match self.queue.try_send((address, Arc::clone(&lookup))) {
             Ok(()) => {
                 self.lookups.insert(address, Arc::clone(&lookup));
                 Some(lookup)
@@ -172,9 +163,9 @@ fn only(server: SocketAddr) -> ResolverConfig {
 }
 
 /// Performs the queued lookups until the cache is dropped.
-async fn look_up_all(resolver: TokioResolver, mut waiting: mpsc::Receiver<QueuedLookup>) {
+async fn look_up_all(resolver: TokioResolver, mut waiting: mpsc::Receiver<(IpAddr, Arc<Lookup>)>) {
     let permits = Arc::new(Semaphore::new(LOOKUPS_MAX));
-    while let Some(QueuedLookup { address, lookup }) = waiting.recv().await {
+    while let Some((address, lookup)) = waiting.recv().await {
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
             return;
         };
@@ -291,7 +282,7 @@ mod tests {
         assert!(renewed.deadline <= Instant::now());
         // The queue of two is full: a third client has no name for now.
         assert!(reverse_dns.look_up(IpAddr::from([192, 0, 2, 8])).is_none());
-        assert_eq!(waiting.try_recv().unwrap().address, address);
+        assert_eq!(waiting.try_recv().unwrap().0, address);
     }
 
     #[test]

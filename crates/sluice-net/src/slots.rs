@@ -34,8 +34,8 @@ pub(crate) struct ConnectionSlots {
     free: Cell<usize>,
     pub(crate) slot_events: Rc<SlotEvents>,
     taken: RefCell<HashMap<u64, Taken>>,
-    /// Connections that were idle at the last search, with the moment since when; the longest first.
-    longest_idle: RefCell<VecDeque<IdleSlot>>,
+    /// The moment since when connections were idle at the last search, and their numbers; the longest first.
+    longest_idle: RefCell<VecDeque<(u64, u64)>>,
     next: Cell<u64>,
 }
 
@@ -44,13 +44,6 @@ struct Taken {
     connection: Rc<Connection>,
     /// The second of the worker at which it was accepted.
     accepted_tick: u32,
-}
-
-/// An idle connection.
-#[derive(Clone, Copy)]
-struct IdleSlot {
-    since: u64,
-    number: u64,
 }
 
 /// A connection in its slot. Dropping this frees the slot.
@@ -141,28 +134,27 @@ impl ConnectionSlots {
     /// The connection that has been idle longest and was not asked to make room yet.
     fn longest_idle(&self) -> Option<Rc<Connection>> {
         let (taken, mut chosen) = (self.taken.borrow(), self.longest_idle.borrow_mut());
-        let next = |chosen: &mut VecDeque<IdleSlot>| {
-            while let Some(slot) = chosen.pop_front() {
-                let connection = taken.get(&slot.number).map(|taken| &taken.connection);
-                if let Some(connection) = connection.filter(|connection| is_idle_since(connection, slot.since)) {
+        let next = |chosen: &mut VecDeque<(u64, u64)>| {
+            while let Some((since, number)) = chosen.pop_front() {
+                let connection = taken.get(&number).map(|taken| &taken.connection);
+                if let Some(connection) = connection.filter(|connection| is_idle_since(connection, since)) {
                     return Some(Rc::clone(connection));
                 }
             }
             None
         };
         next(&mut chosen).or_else(|| {
-            let slots = taken.iter().map(|(&number, taken)| IdleSlot {
-                since: taken.connection.exchanges.idle_since.get(),
-                number,
+            let slots = taken.iter().map(|(number, taken)| {
+                let connection = &taken.connection;
+                (connection, (connection.exchanges.idle_since.get(), *number))
             });
-            let mut idle: Vec<_> = slots
-                .filter(|slot| is_idle_since(&taken[&slot.number].connection, slot.since))
-                .collect();
+            let idle = slots.filter(|(connection, (since, _))| is_idle_since(connection, *since));
+            let mut idle: Vec<_> = idle.map(|(_, slot)| slot).collect();
             if idle.len() > CHOSEN_AT_ONCE {
-                idle.select_nth_unstable_by_key(CHOSEN_AT_ONCE, |slot| slot.since);
+                idle.select_nth_unstable(CHOSEN_AT_ONCE);
                 idle.truncate(CHOSEN_AT_ONCE);
             }
-            idle.sort_unstable_by_key(|slot| slot.since);
+            idle.sort_unstable();
             chosen.extend(idle);
             next(&mut chosen)
         })

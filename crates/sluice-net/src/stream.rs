@@ -20,17 +20,17 @@ use sluice_membuf::SealedMemfd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::Connection;
-use crate::fairness::{ReadTurn, WriteTurn};
-use crate::half_close::{HalfClose, Probe, Step};
+use crate::fairness::ByteTurn;
+use crate::half_close::{HalfClose, Step};
 use crate::send_allowance::ClientWait;
 use crate::transport::Transport;
-use crate::watched_bytes::{Position, WatchedBytes};
+use crate::watched_bytes::WatchedBytes;
 
 /// How long the client may take to make room for `close_notify`.
 const CLOSE_NOTIFY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The first bytes of every response of HTTP/1 (RFC 9112 §4).
-const STATUS_LINE: &[u8] = b"HTTP/1.";
+pub(crate) const STATUS_LINE: &[u8] = b"HTTP/1.";
 
 /// The interim response to `Expect: 100-continue`, as hyper writes it.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -42,7 +42,12 @@ const WATCHED_BYTES_MAX: usize = 32 << 10;
 const SEND_FILE_BYTES_MIN: usize = 8 << 10;
 
 /// The handle that hyper has; `HttpConnection` has the other one.
-pub(crate) struct SharedStream(pub Rc<RefCell<ClientStream>>);
+pub(crate) struct SharedStream {
+    pub stream: Rc<RefCell<ClientStream>>,
+    /// Whether `poll_shutdown` ends the server's side, as a tunnel needs it. Otherwise `ClientStream::close` closes the socket, because it knows
+    /// whether to reset it or to linger.
+    pub ends_sending: bool,
+}
 
 /// The byte stream of a client.
 pub(crate) struct ClientStream {
@@ -58,8 +63,7 @@ pub(crate) struct ClientStream {
     unread: Bytes,
     /// The parser of HTTP/1 has read nothing yet.
     is_parser_new: bool,
-    turn: ReadTurn,
-    write_turn: WriteTurn,
+    turn: ByteTurn,
     /// The number of the connection's exchanges when bytes were last written.
     written_in: u32,
     /// Bytes of `STATUS_LINE` that were sent as probes, before hyper writes them.
@@ -93,8 +97,7 @@ impl ClientStream {
             taken: 0,
             unread: Bytes::new(),
             is_parser_new: false,
-            turn: ReadTurn::http1(),
-            write_turn: WriteTurn::default(),
+            turn: ByteTurn::http1(),
             written_in: 0,
             status_line_sent: 0,
             ends_with_zero: false,
@@ -111,19 +114,18 @@ impl ClientStream {
 
     /// Prepares for HTTP/2.
     pub(crate) fn begin_http2(&mut self) {
-        self.turn = ReadTurn::http2();
+        self.turn = ByteTurn::http2();
     }
 
     /// The connection's task is polled again: it may read and write more.
     pub(crate) fn begin_turn(&mut self) {
         self.turn.begin();
-        self.write_turn.begin();
     }
 
     /// Checks whether the client of an exchange has left, and sends it a byte if that is needed to find out.
     pub(crate) fn check_client(&mut self, half_close: &mut HalfClose, timeout: Duration, now: Instant) -> Step {
         let socket = self.transport.socket();
-        let step = half_close.check(socket.client_end(), socket.sent(), self.probe(), timeout, now);
+        let step = half_close.check(socket.client_end(), socket.sent(), self.can_probe(), timeout, now);
         if step == Step::Probe {
             self.send_probe();
         }
@@ -131,17 +133,13 @@ impl ClientStream {
     }
 
     /// Whether a byte can be sent to find out whether the client is there.
-    fn probe(&self) -> Probe {
+    fn can_probe(&self) -> bool {
         let has_bytes = match self.has_begun_response() {
             false => self.status_line_sent < STATUS_LINE.len(),
             true => self.connection.exchanges.is_chunked.get(),
         };
         // The close of a unix socket is seen at once.
-        if has_bytes && !self.is_sending() && !self.connection.peer.endpoints().is_unix {
-            Probe::Possible
-        } else {
-            Probe::Impossible
-        }
+        has_bytes && !self.is_sending() && !self.connection.peer.endpoints().is_unix
     }
 
     /// Whether bytes of the final response were written since the exchange began. hyper keeps none in its buffers unless the socket takes none.
@@ -247,12 +245,6 @@ impl ClientStream {
         self.transport.socket_mut().linger().await;
     }
 
-    /// Ends the sending side; the client may go on to send. Everything must be flushed.
-    pub(crate) fn poll_end_sending(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.transport.poll_close_notify(context))?;
-        Poll::Ready(self.transport.socket().end_writing())
-    }
-
     /// Prepares for `encrypt_chunks`. False in clear text, where it must not be called.
     pub(crate) fn prepare_encrypt(&mut self) -> bool {
         self.transport.prepare_encrypt()
@@ -269,10 +261,9 @@ impl ClientStream {
     fn count_sent(&mut self, chunks: &[IoSlice<'_>], count: usize) {
         let was_flushed = std::mem::take(&mut self.is_flushed);
         if self.connection.watched.is_watched() {
-            let at = Position::after(was_flushed);
             self.watched_bytes
                 .get_or_insert_default()
-                .note_sent(&self.connection, chunks, count, at);
+                .note_sent(&self.connection, chunks, count, was_flushed);
         }
     }
 
@@ -280,10 +271,12 @@ impl ClientStream {
     #[cold]
     fn note_read(&mut self, read: &Poll<io::Result<()>>, bytes: &[u8]) {
         let is_first = self.connection.exchanges.received.get().bytes == 0;
-        let at = Position::after(is_first || self.is_parser_new);
-        self.watched_bytes
-            .get_or_insert_default()
-            .note_read(&self.connection, read, bytes, at);
+        self.watched_bytes.get_or_insert_default().note_read(
+            &self.connection,
+            read,
+            bytes,
+            is_first || self.is_parser_new,
+        );
     }
 
     /// Waits while WATCH has scanned enough bytes.
@@ -338,13 +331,13 @@ impl ClientStream {
 
     /// Writes as `poll_write_chunks` does, unless the turn is over. Then other connections have theirs.
     fn poll_write_in_turn(&mut self, context: &mut Context<'_>, chunks: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        if self.write_turn.is_over() {
+        if !self.turn.may_write() {
             yield_now(context);
             return Poll::Pending;
         }
         let written = self.poll_write_chunks(context, chunks);
         if let Poll::Ready(Ok(bytes)) = written {
-            self.write_turn.count(bytes);
+            self.turn.count_written(bytes);
         }
         written
     }
@@ -452,11 +445,11 @@ impl ClientStream {
 
 impl AsyncRead for SharedStream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let mut stream = self.0.borrow_mut();
+        let mut stream = self.stream.borrow_mut();
         let before = buffer.filled().len();
         let read = stream.poll_read_in_turn(context, buffer);
         let bytes = buffer.filled().len() - before;
-        stream.turn.count(bytes);
+        stream.turn.count_read(bytes);
         stream.is_parser_new &= bytes == 0;
         match &read {
             Poll::Ready(Ok(())) if bytes == 0 => stream.client = ClientSide::Closed,
@@ -506,7 +499,9 @@ fn split_at_sealed<'a, 'b>(chunks: &'a [IoSlice<'b>], sealed: &SealedMemfd) -> O
 
 impl AsyncWrite for SharedStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.borrow_mut().poll_write_in_turn(context, &[IoSlice::new(bytes)])
+        self.stream
+            .borrow_mut()
+            .poll_write_in_turn(context, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -514,7 +509,7 @@ impl AsyncWrite for SharedStream {
         context: &mut Context<'_>,
         chunks: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.0.borrow_mut().poll_write_in_turn(context, chunks)
+        self.stream.borrow_mut().poll_write_in_turn(context, chunks)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -523,16 +518,21 @@ impl AsyncWrite for SharedStream {
 
     /// hyper flushes when it has written everything.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut stream = self.0.borrow_mut();
+        let mut stream = self.stream.borrow_mut();
         ready!(stream.poll_flushed(context))?;
         stream.is_flushed = true;
         stream.connection.flushed();
         Poll::Ready(Ok(()))
     }
 
-    /// Does nothing: `ClientStream::close` closes the socket, because it knows whether to reset it or to linger.
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.ends_sending {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.as_mut().poll_flush(context))?;
+        let mut stream = self.stream.borrow_mut();
+        ready!(stream.transport.poll_close_notify(context))?;
+        Poll::Ready(stream.transport.socket().end_writing())
     }
 }
 

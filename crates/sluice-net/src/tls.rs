@@ -192,12 +192,11 @@ impl Opener<'_> {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_protocol_versions(versions)
             .map_err(|error| OpenError::new(&tls.identity.origin, format!("TLS: {error}")))?;
-        let builder = match (&authorities, &tls.clients) {
-            (None, _) => builder.with_no_client_auth(),
-            (Some(authorities), ClientCertificates::Required(_)) => {
-                builder.with_client_cert_verifier(authorities.required())
-            }
-            (Some(authorities), _) => builder.with_client_cert_verifier(authorities.optional()),
+        let is_required = matches!(tls.clients, ClientCertificates::Required(_));
+        let builder = match &authorities {
+            None => builder.with_no_client_auth(),
+            Some(authorities) if is_required => builder.with_client_cert_verifier(Arc::clone(&authorities.required)),
+            Some(authorities) => builder.with_client_cert_verifier(Arc::clone(&authorities.optional)),
         };
         let mut config = builder.with_cert_resolver(Arc::<Resolver>::clone(resolver));
         config.ticketer = match authorities {
@@ -218,7 +217,7 @@ impl Opener<'_> {
         Ok(Arc::new(HandshakeConfig {
             rustls: Arc::new(config),
             authorities,
-            is_required: matches!(tls.clients, ClientCertificates::Required(_)),
+            is_required,
         }))
     }
 }

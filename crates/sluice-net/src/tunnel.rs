@@ -21,7 +21,7 @@ use http::Response;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use sluice_settings::limits::Limits;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::close_reason::CloseReason;
 use crate::http_connection::{Cause, HttpConnection};
@@ -81,7 +81,10 @@ where
 pub(crate) async fn run_on_connection<S: Service>(http: &HttpConnection<S>, mut tunnel: Box<dyn Tunnel>) {
     let (connection, limits) = (&http.slot, http.service.limits());
     let mut monitor = ConnectionMonitor::new(connection, http.net.tick());
-    let mut client = Client(SharedStream(Rc::clone(&http.stream)));
+    let mut client = SharedStream {
+        stream: Rc::clone(&http.stream),
+        ends_sending: true,
+    };
     let reason = poll_fn(|context| {
         http.join_watches();
         if connection.due_close_request().is_some() {
@@ -136,46 +139,5 @@ pub(crate) async fn run_on_stream(net: Rc<WorkerNet>, upgrade: OnUpgrade, mut tu
     });
     if let Err(error) = end.await {
         tracing::debug!("tunnel of a stream: {error}");
-    }
-}
-
-/// The client of a tunnel that runs instead of HTTP/1.1.
-struct Client(SharedStream);
-
-impl AsyncRead for Client {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Client {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        chunks: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(context, chunks)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    /// Ends the server's side, which `SharedStream` leaves to the close of the connection.
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.0).poll_flush(context))?;
-        self.0.0.borrow_mut().poll_end_sending(context)
     }
 }
