@@ -1,42 +1,33 @@
 //! The host that a request names: the target's authority or the field Host (RFC 9112 §3.2).
 
 use std::borrow::Cow;
-use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Uri, Version, header};
+use thiserror::Error;
 
 use crate::protocol::Protocol;
 
 /// Why a request names no valid host (400).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HostError {
     /// Several fields Host.
+    #[error("field Host: more than one")]
     Several,
     /// HTTP/1.1 without the field Host.
+    #[error("field Host: missing")]
     Missing,
     /// HTTP/2 with neither an authority in the target nor the field Host.
+    #[error("field Host: missing, and the target names no host")]
     MissingEverywhere,
     /// The text is not a host with an optional port.
+    #[error("field Host: not a host")]
     NotAHost,
     /// Brackets around what is not an IPv6 address.
+    #[error("field Host: not an IPv6 address")]
     NotIpv6,
 }
-
-impl fmt::Display for HostError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            HostError::Several => "field Host: more than one",
-            HostError::Missing => "field Host: missing",
-            HostError::MissingEverywhere => "field Host: missing, and the target names no host",
-            HostError::NotAHost => "field Host: not a host",
-            HostError::NotIpv6 => "field Host: not an IPv6 address",
-        })
-    }
-}
-
-impl std::error::Error for HostError {}
 
 /// Reads the requested host, without its port: from the target, or from the field Host, which HTTP/1.1 requires exactly once
 /// (RFC 9112 §3.2). An error is the client's fault (400).

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use http::Uri;
 use http::uri::InvalidUri;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode, utf8_percent_encode};
+use thiserror::Error;
 
 use crate::path_text::{bytes_of, text_of};
 
@@ -43,7 +44,8 @@ pub struct Target {
 }
 
 /// Why a request target is not a path; the client's fault (400), or the script's in a local redirect.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Error)]
+#[error("request target {target:?}: {problem}")]
 pub struct TargetError {
     /// The target, as sent.
     pub target: Box<str>,
@@ -52,19 +54,25 @@ pub struct TargetError {
 }
 
 /// A problem of a request target.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Error)]
 pub enum TargetProblem {
     /// The target does not begin with a slash.
+    #[error("does not begin with a slash")]
     NoSlash,
     /// A `%` in its path does not begin an escape of two hexadecimal digits (RFC 3986 §2.1).
+    #[error("has a % without two hexadecimal digits after it")]
     BadEscape,
     /// The decoded path holds a NUL or a newline, which no variable can hold.
+    #[error("holds a NUL or a newline, which no variable can hold")]
     NulOrNewline,
     /// The path climbs above the root.
+    #[error("climbs above the root")]
     AboveRoot,
     /// The target is `*` or an authority, with a method that needs a path (RFC 9112 §3.2).
+    #[error("not a path")]
     NotAPath,
     /// The target is not a URI reference.
+    #[error("{0}")]
     NotAUri(Arc<InvalidUri>),
 }
 
@@ -75,27 +83,6 @@ impl TargetError {
         Box::new(TargetError {
             target: target.into(),
             problem,
-        })
-    }
-}
-
-impl fmt::Display for TargetError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "request target {:?}: {}", self.target, self.problem)
-    }
-}
-
-impl std::error::Error for TargetError {}
-
-impl fmt::Display for TargetProblem {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            TargetProblem::NoSlash => "does not begin with a slash",
-            TargetProblem::BadEscape => "has a % without two hexadecimal digits after it",
-            TargetProblem::NulOrNewline => "holds a NUL or a newline, which no variable can hold",
-            TargetProblem::AboveRoot => "climbs above the root",
-            TargetProblem::NotAPath => "not a path",
-            TargetProblem::NotAUri(error) => return error.fmt(out),
         })
     }
 }
