@@ -1,7 +1,4 @@
 //! Which media type of a response a client prefers: its field Accept (RFC 9110 §12.5.1).
-//!
-//! Here: reading the field, within a limit, and the choice; quality values, which Accept-Encoding has too. Not here: the
-//! representations themselves (error pages, directory listings), and content codings (`encoding::accept`).
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 

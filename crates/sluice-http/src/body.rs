@@ -1,7 +1,6 @@
 //! The body of a response: one type for everything that can be sent.
 //!
-//! Here: `ResponseBody` (empty, bytes, or a source such as a file or a script's output). A body that fails returns its
-//! fault. Not here: counting and logging while it is sent.
+//! A body that fails returns its fault.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,8 +1,7 @@
 //! The source of a request body for a script or an upstream, and the rule by which another receiver may get the request.
 //!
 //! A request is repeated only if nothing of its body has gone out of the server's hands: none of it was consumed, or the consumed bytes are
-//! still here. They are kept, up to `KEPT_BYTES_MAX`, until the receiver shows a sign of life. Not here: reading the body from the client
-//! (`request_body`), storing it (`stored_body`), and how the receiver gets it.
+//! still here. They are kept, up to `KEPT_BYTES_MAX`, until the receiver shows a sign of life.
 
 use std::task::{Context, Poll};
 

@@ -1,8 +1,6 @@
 //! Conditional requests: whether a request is performed for this version of a file (RFC 9110 §13).
 //!
-//! Here, as pure values: the validators of a file, the evaluation of the five condition fields, and their precedence. Not
-//! here: the responses (`sluice_files::response`), and ranges (`ranges`). GET and HEAD honour all five fields; OPTIONS
-//! honours none (§13.2.1).
+//! GET and HEAD honour all five fields; OPTIONS honours none (§13.2.1).
 
 use std::iter;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,7 +1,4 @@
 //! Escapes for text of clients, scripts and file names before it is shown: in the server's log, on a terminal, on an error page.
-//!
-//! Here: which characters are escaped, and how. Not here: quotation marks and other syntax of a format, such as HTML
-//! (`sluice_server::serve::error_page`) and the lines of the access log (`sluice_log`).
 
 use std::fmt::{self, Display, Write};
 

@@ -1,7 +1,6 @@
 //! A fault: who is at fault and what happened. The kinds decide status, response fields and log level.
 //!
-//! A fault holds data, not text: `Display` makes the line for the log when it is written. Not here: the response made of a
-//! fault (the error page) and the level at which it is logged; both are the server's. Stages return faults and write
+//! A fault holds data, not text: `Display` makes the line for the log when it is written. Stages return faults and write
 //! nothing themselves.
 //!
 //! ```text

@@ -1,8 +1,7 @@
 //! The framing of a chunked request body: the bytes that its client sends beside the data.
 //!
 //! hyper does not bound them: leading zeros and blanks of a chunk size may go on without end, and single bytes may each be
-//! a chunk with an extension. Here: their count, and its bound. Not here: the time limits of a body (`request_body`), for
-//! which only data counts, and that other connections have their turn meanwhile (`sluice_net::fairness`).
+//! a chunk with an extension.
 
 use std::rc::Rc;
 

@@ -1,7 +1,6 @@
 //! The head of a response: the fields of every response, and the rules for responses without a body.
 //!
-//! Here: the last step before hyper, which adds Date, Content-Length or Transfer-Encoding, and Connection. Not here:
-//! fields of one handler.
+//! The last step before hyper, which adds Date, Content-Length or Transfer-Encoding, and Connection.
 
 use http::{HeaderValue, Method, Response, StatusCode, header};
 

@@ -1,7 +1,6 @@
 //! A part of a worker: something that ticks once a second, and that ends in its turn when the server drains.
 //!
-//! A worker has a list of parts, and needs to know no more of them. Here: the trait, and ending the parts one after the other. Not here:
-//! the parts (connections, scripts), and their order.
+//! A worker has a list of parts, and needs to know no more of them.
 
 use std::future::Future;
 use std::pin::Pin;

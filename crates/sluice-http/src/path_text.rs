@@ -2,9 +2,8 @@
 //!
 //! Names of files are bytes (path_resolution(7)); patterns, captures and logs want text. A byte that is no part of UTF-8 becomes one
 //! character of a range for private use, U+10FF80 to U+10FFFF, and each byte of such a character becomes one, too. So there is one
-//! text for each sequence of bytes, and only bytes of 128 and more are represented: no `/`, no `.` and no NUL arises. Here: both
-//! directions, and text for people. They meet where paths are decoded and encoded (`target`), where files are opened, and where
-//! scripts get their variables.
+//! text for each sequence of bytes, and only bytes of 128 and more are represented: no `/`, no `.` and no NUL arises. Both
+//! directions meet where paths are decoded and encoded (`target`), where files are opened, and where scripts get their variables.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;

@@ -1,8 +1,7 @@
 //! The progress of one exchange, as the report of requests in progress shows it, and the order to end it.
 //!
-//! Here: the counts of its bytes, its status and its process, on the thread of its worker. A stage that waits registers its task with
-//! `poll_ended`, so that the order reaches it, and so that it learns of a watch that has begun. Not here: its stage (the tracer of
-//! `sluice_watch`), which exchanges there are, and who gives the order (the server).
+//! A stage that waits registers its task with `poll_ended`, so that the order reaches it, and so that it learns of a watch that has
+//! begun.
 
 use std::cell::Cell;
 use std::task::{Context, Poll, Waker};

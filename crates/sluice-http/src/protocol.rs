@@ -1,7 +1,6 @@
 //! The differences between the versions of HTTP that matter above the connection.
 //!
-//! Here: one method for each difference, so that a further version is described in one place. Not here: framing itself (`sluice-net`),
-//! and the names of versions in logs and variables.
+//! One method for each difference, so that a further version is described in one place.
 
 use http::Version;
 

@@ -1,7 +1,4 @@
 //! Ranges: which parts of a file a request asks for (RFC 9110 §14.1, §14.2).
-//!
-//! Here, as pure values: the field Range, evaluated for a file of some length. Not here: whether the field applies (only to
-//! GET, and If-Range in `conditions`), and the response (`sluice_files::response`, `multipart`).
 
 use std::ops::Range;
 

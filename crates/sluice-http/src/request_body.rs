@@ -1,8 +1,5 @@
 //! The request body as the client sends it: counted, with a limit and timeouts.
 //!
-//! Here also the settings that it obeys, as values. Not here: storing a body whose length must be known first (`stored_body`), and the
-//! rule by which another receiver may get it (`body_source`).
-//!
 //! A body that nobody has read to its end when it is dropped is discarded in the background, within bounds. In HTTP/1.1 the next request of the
 //! connection comes after it: otherwise the connection would have to be closed, although the response has not said so. In HTTP/2 the stream
 //! of a body that is dropped is reset. RFC 9113 §8.1 permits that after a complete response, but curl 7.88 drops a response that it reads

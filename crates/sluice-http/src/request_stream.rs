@@ -1,7 +1,6 @@
 //! The request body as the protocol of a connection delivers it.
 //!
-//! Here: one type for the bodies of all protocols, so that nobody above `sluice-net` names the library behind one. Not here: the
-//! limits and the counts of a body, and what becomes of the part that nobody reads.
+//! One type for the bodies of all protocols, so that nobody above `sluice-net` names the library behind one.
 
 use std::error::Error;
 use std::pin::Pin;

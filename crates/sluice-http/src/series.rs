@@ -1,6 +1,4 @@
 //! The numbers of series of counters: those of a site, or of a script, are found by a number.
-//!
-//! Not here: the counters themselves (`counter`), and who has them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

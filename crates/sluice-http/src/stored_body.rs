@@ -1,7 +1,4 @@
 //! Request bodies that are stored before they are passed on, because their receiver needs the length first.
-//!
-//! Here: the budget and the directory of all stored bodies, and one of them, in memory or in a file. Not here: reading a body
-//! (`request_body`), and passing it on (`body_source`).
 
 use std::fs::{File, Permissions};
 use std::io::{self, SeekFrom};

@@ -1,7 +1,7 @@
 //! The target of a request: its path, decoded once and normalized, and its query as sent.
 //!
-//! Here: the only place where a path is decoded or encoded. All later code uses the result: it begins with `/`, has no `.`,
-//! `..` or empty segments, and no NUL. Bytes that are not UTF-8 are in it as `path_text` says. Not here: the meaning of the path (`sluice_server::dispatch`).
+//! The only place where a path is decoded or encoded. All later code uses the result: it begins with `/`, has no `.`, `..` or empty segments, and no NUL.
+//! Bytes that are not UTF-8 are in it as `path_text` says.
 
 use std::borrow::Cow;
 use std::fmt;

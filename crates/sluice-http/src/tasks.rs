@@ -1,6 +1,4 @@
 //! The tasks of a worker, counted so that a draining worker knows when all have ended.
-//!
-//! Here: starting a task on the calling thread's event loop, and yielding to it. Not here: what the tasks do.
 
 use std::cell::Cell;
 use std::future::Future;

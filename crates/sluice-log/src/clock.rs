@@ -1,7 +1,4 @@
 //! Times as text for lines: each time format is written once per second and thread, and cached.
-//!
-//! Here: the server's time zone, the cached texts, and the thread's own clock. Not here: fractions of a second, which
-//! are numbers (`line`).
 
 use std::cell::RefCell;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

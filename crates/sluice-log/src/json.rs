@@ -1,7 +1,4 @@
 //! A line of the access log as one JSON object (RFC 8259), written by `serde_json` straight into the log's buffer.
-//!
-//! Here: the members of the object, in their order, and the escapes that `serde_json` does not write. Not here: the
-//! values of an exchange, and the other formats (`line`).
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};

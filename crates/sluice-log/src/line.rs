@@ -1,7 +1,4 @@
 //! A line of the access log, written item by item as the format says.
-//!
-//! Here: the items, and the escapes that keep each exchange on one line whatever its client sent. Not here: the syntax
-//! of formats (`log_format`), JSON lines (`json`), and where lines are written (`log`).
 
 use std::cell::OnceCell;
 use std::fmt::Write as _;

@@ -1,6 +1,4 @@
 //! The file of the server log, for the thread that writes it: appended to, reopened and rotated as an access log is.
-//!
-//! Not here: that thread, and the text of a line (the program's `server_log`).
 
 use std::io;
 use std::path::Path;

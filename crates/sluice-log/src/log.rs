@@ -1,8 +1,4 @@
 //! The access logs of the server and its sites.
-//!
-//! Here: which site writes to which file, and the start and end of the log's thread. Not here: the text of a line
-//! (`line`), the hand-over of lines (`log_file`), the thread (`writer`), files (`sink`) and their rotation (`rotate`),
-//! diagnostics (`tracing`).
 
 use std::io;
 use std::sync::atomic::Ordering;

@@ -1,7 +1,7 @@
 //! A log file: the lines that the workers hand to the log's thread, and the sink that it writes to.
 //!
-//! Here: the hand-over. A worker appends to its own buffer, under a lock for which only the thread ever contends, and
-//! never waits for a file. Not here: the thread (`writer`), and writing (`sink`).
+//! A worker appends to its own buffer, under a lock for which only the thread ever contends, and never waits for a
+//! file.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

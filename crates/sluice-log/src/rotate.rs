@@ -1,7 +1,5 @@
 //! Rotation: when a log file is renamed, to which name, and which older files are removed.
 //!
-//! Here: the decisions, the renames and the removals. Not here: the file that is written to (`sink`).
-//!
 //! `access.log` becomes `access.log.20261121-235959`, with the time of its last line, so that the names sort by time.
 //! If the name is taken, `.1` is appended, then `.2`, and so on.
 

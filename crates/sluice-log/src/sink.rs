@@ -1,8 +1,5 @@
 //! The sink of a log: a file or the standard output, to which the log's thread writes.
 //!
-//! Here: whole lines, whatever errors the disk returns, and rotation by size or day. Not here: the thread (`writer`),
-//! the renames (`rotate`), reports of failures (`failures`).
-//!
 //! Lines that cannot be written wait, up to a limit, and are retried; beyond the limit whole lines are counted and
 //! dropped. A partly written line is completed first, or written whole again if the file was replaced meanwhile.
 

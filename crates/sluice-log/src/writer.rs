@@ -1,7 +1,7 @@
 //! The log's thread: it takes all lines, writes them, and looks for more.
 //!
 //! While lines keep coming it looks by itself, so that a busy server makes no system call per line; it sleeps only when
-//! no line came for a moment. Not here: the hand-over of lines (`log_file`), writing (`sink`).
+//! no line came for a moment.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,6 +1,4 @@
 //! One exchange in progress on a connection: whether it waits for the client or the server, and how its response body becomes chunks.
-//!
-//! Not here: the counts of all exchanges (`connection`), and the memory of a chunk until it is sent (`chunk`, `outgoing`).
 
 use std::ops::Deref;
 use std::rc::Rc;

@@ -1,6 +1,6 @@
 //! Facts about the certificates of a configuration: the hosts of each, when it expires, and the hosts of sites that none covers.
 //!
-//! For the administrator: `status`, reports, warnings. Not here: the choice of a certificate for a client, and what a handshake needs (`tls`).
+//! For the administrator: `status`, reports, warnings.
 
 use std::net::IpAddr;
 

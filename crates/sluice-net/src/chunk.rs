@@ -1,7 +1,4 @@
 //! A chunk of a response body on its way through the protocol to the socket.
-//!
-//! Here: the chunk as hyper has it, which counts its memory until it is sent. Not here: how much of a body a connection may have
-//! (`outgoing`).
 
 use std::rc::Rc;
 

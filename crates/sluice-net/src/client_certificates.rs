@@ -1,8 +1,7 @@
 //! Client certificates: the authorities that must have signed them, revocations, and the certificate that a connection has shown.
 //!
-//! Here: reading authorities and revocation lists, and checking a client's certificate again when they have changed, when the
-//! client resumes a session, or when its request is for a site with other authorities. Not here: which handshake asks for which
-//! (`tls`), and what needs a certificate (`sluice_server::serve::gate`).
+//! A client's certificate is checked again when authorities or revocation lists have changed, when the client resumes a
+//! session, or when its request is for a site with other authorities.
 
 use std::cell::RefCell;
 use std::fmt;

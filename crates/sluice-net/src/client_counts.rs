@@ -1,7 +1,6 @@
 //! The open connections of each client address, for all workers together.
 //!
-//! One user of IPv6 has a network of 64 bits at least (RFC 6177), so its addresses count as one. Not here: who is not
-//! counted (`listener`).
+//! One user of IPv6 has a network of 64 bits at least (RFC 6177), so its addresses count as one.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

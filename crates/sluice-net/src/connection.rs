@@ -1,7 +1,6 @@
 //! A connection: the state that its exchanges, its protocol and its socket share.
 //!
-//! Here: a few cells per accepted socket, used only on its worker's thread. Not here: the socket (`stream`) and the
-//! protocols (`http1`, `http2`).
+//! A few cells per accepted socket, used only on its worker's thread.
 
 mod exchanges;
 mod peer;

@@ -1,6 +1,4 @@
 //! Events that a connection notes for WATCH about itself: accepted, kept, closed, its TLS handshake, and the limits that it meets.
-//!
-//! Not here: its bytes (`watched_bytes`), and why it is closed (`close_reason`).
 
 use std::error::Error;
 use std::fmt;

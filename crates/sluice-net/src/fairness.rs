@@ -1,9 +1,8 @@
 //! The turn of a connection: how much it does before the other connections of its worker have theirs.
 //!
-//! Here: the bytes read and written, and the exchanges begun, in one turn. hyper goes on as long as there are bytes to parse, and a client
-//! can send bytes without end that make no request and no body: chunk sizes with leading zeros, frames without data. hyper also goes on
-//! as long as a client takes the bytes of a response as fast as they are written. Not here: how many of them a request may have
-//! (`sluice_http::framing`).
+//! hyper goes on as long as there are bytes to parse, and a client can send bytes without end that make no request and no body: chunk
+//! sizes with leading zeros, frames without data. hyper also goes on as long as a client takes the bytes of a response as fast as they are
+//! written.
 
 use crate::connection::Connection;
 

@@ -1,8 +1,6 @@
 //! The frames of an HTTP/2 connection, read from the bytes of one direction (RFC 9113 §4, §6), for WATCH.
 //!
-//! Here: where frames begin and end, and a frame as a line of text, without header blocks and bodies. A second reader beside that of h2,
-//! which decides nothing: it follows the lengths of frames and does not check them. Not here: when a watch begins to read, and what it
-//! does with bytes that it has missed (`watched_bytes`).
+//! A second reader beside that of h2, which decides nothing: it follows the lengths of frames and does not check them.
 
 use std::fmt;
 

@@ -1,9 +1,8 @@
 //! Half-closed connections of HTTP/1.1: the client has closed its sending side, and may still wait for its response.
 //!
 //! A client that has closed the whole connection looks the same, until bytes are sent to it: then its system answers with a
-//! reset. Here: how long the server works for such a client, and when it sends a byte to find out. Not here: the
-//! system calls (`socket`), the byte (`stream`). HTTP/2 has no half-closed connections: without a sending side the client
-//! cannot open windows, and h2 ends the connection.
+//! reset. HTTP/2 has no half-closed connections: without a sending side the client cannot open windows, and h2 ends the
+//! connection.
 //!
 //! ```text
 //!   open ──FIN──▶ half-closed ──reset, or both sides closed──▶ gone: its exchange ends

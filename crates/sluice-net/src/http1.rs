@@ -1,9 +1,9 @@
 //! HTTP/1.1 with hyper: its limits, and the refusal of heads that it cannot take.
 //!
-//! Here: exchange after exchange on one connection. Between exchanges an idle connection costs little more than its
-//! socket, because hyper and its buffers are dropped and created again when the client sends more. hyper parses,
-//! frames, keeps alive, pipelines and answers `Expect: 100-continue`. It answers malformed heads itself (400, 414,
-//! 431); a head that stays incomplete is answered here (408). Not here: what a request means (`service`).
+//! Between exchanges an idle connection costs little more than its socket, because hyper and its buffers are dropped
+//! and created again when the client sends more. hyper parses, frames, keeps alive, pipelines and answers `Expect:
+//! 100-continue`. It answers malformed heads itself (400, 414, 431); a head that stays incomplete is answered here
+//! (408).
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};

@@ -1,9 +1,8 @@
 //! HTTP/2 (RFC 9113) with hyper, and its limits.
 //!
-//! Here: one connection, and how its exchanges are scheduled: each is polled once by the connection's own task, which
-//! suffices for responses from memory, and becomes a task only if it has more to do. Frames, flow control, header
-//! compression and the floods that they invite (resets, pings, settings, continuations) are hyper's; the numbers are
-//! here. Not here: what a request means (`service`), which is the same as in HTTP/1.1.
+//! Each exchange is polled once by the connection's own task, which suffices for responses from memory, and becomes a
+//! task only if it has more to do. Frames, flow control, header compression and the floods that they invite (resets,
+//! pings, settings, continuations) are hyper's; the numbers are here.
 
 use std::cell::{Cell, RefCell};
 use std::error::Error;

@@ -1,9 +1,8 @@
 //! The monitor of a connection: decides once a second whether the connection goes on.
 //!
-//! Here: what a protocol asks whenever its task is polled, several times per request. So the clock is read, and the
+//! A protocol asks it whenever its task is polled, several times per request. So the clock is read, and the
 //! protocol's own check called, only when the worker has counted another second; otherwise the answer costs two
-//! comparisons. Not here: the time limits, and what happens to the connection then (`http1`, `http2`); the time limit
-//! of sending as such (`send_allowance`).
+//! comparisons.
 
 use std::rc::Rc;
 use std::task::Context;

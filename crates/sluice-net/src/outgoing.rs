@@ -1,9 +1,5 @@
 //! Response bytes that the protocol of a connection has, until it has passed them on to the socket.
 //!
-//! Here: which memory they use, by connection and (`send_budget`) by worker; how much more of a body a connection may
-//! have; and which bodies make progress. Not here: what happens to a client that makes none (`monitor`, `http1`,
-//! `http2`), and to a connection whose bytes use too much memory (`worker_net`).
-//!
 //! ```text
 //! body ─▶ poll_room ─▶ hold ─▶ Chunk, in hyper ─▶ count_moved (to the socket) ─▶ release (memory is free)
 //! ```

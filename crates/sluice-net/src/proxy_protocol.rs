@@ -2,8 +2,7 @@
 //!
 //! Exactly the header is read: TLS or HTTP follows, as on any connection. Where the protocol is configured, the header
 //! is required, and accepted only from declared proxies: guessing would let any client choose its address (the
-//! specification, haproxy.org/download/3.0/doc/proxy-protocol.txt, §2, §5). Not here: what proxies say in HTTP fields
-//! (`forwarded`).
+//! specification, haproxy.org/download/3.0/doc/proxy-protocol.txt, §2, §5).
 
 use std::fmt;
 use std::future::poll_fn;

@@ -1,7 +1,7 @@
 //! The memory of a worker for response bytes that wait for clients.
 //!
-//! Here: the count of these bytes, and two thresholds. From half of the budget on, chunks are small; above all of it, the
-//! connection whose waiting bytes have the largest sum of waiting times is aborted (`worker_net`). Not here: what counts (`outgoing`).
+//! From half of the budget on, chunks are small; above all of it, the connection whose waiting bytes have the largest sum of waiting
+//! times is aborted (`worker_net`).
 
 use std::cell::Cell;
 

@@ -1,6 +1,4 @@
 //! The life of one connection: which protocol it speaks, and how it is closed.
-//!
-//! Here: from its acceptance to its close. Not here: the exchanges (`http1`, `http2`).
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};

@@ -1,8 +1,4 @@
 //! The connection slots of a worker: how many connections it may have, and which it has.
-//!
-//! Here: the count that makes accepting wait, the choice of the connection that closes for a new one, and the wake-ups
-//! that go to every connection (once a second, and when the worker drains), so that a connection needs no timer of its
-//! own for them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};

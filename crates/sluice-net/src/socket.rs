@@ -1,8 +1,7 @@
 //! A client's socket: read and written directly, and registered with the event loop only when it must first wait.
 //!
 //! A connection whose request has already arrived, and which is answered and closed, never enters the event loop; that
-//! saves two system calls and a wake-up. Here: that, and the system calls on the socket. Not here: time limits
-//! (`stream`).
+//! saves two system calls and a wake-up.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice, Read};

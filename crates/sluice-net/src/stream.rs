@@ -1,7 +1,4 @@
 //! The byte stream of a connection, which measures how long it waits for the client to take what it is sent.
-//!
-//! Here: that time, and the bytes taken meanwhile; the counts that the connection needs (`connection`), sending from sealed
-//! memory, and how the socket is closed. Not here: the protocols, and when a client is too slow (`send_allowance`).
 
 use std::cell::RefCell;
 use std::future::poll_fn;

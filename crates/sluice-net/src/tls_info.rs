@@ -1,7 +1,6 @@
 //! The result of a TLS handshake as variables for scripts, named as in Apache's `mod_ssl`.
 //!
-//! Created once per connection. Not here: the variables `HTTPS` and `REQUEST_SCHEME`, which only say whether there is
-//! TLS.
+//! Created once per connection.
 
 use std::io;
 

@@ -1,9 +1,6 @@
 //! Tunnels: bytes of another protocol in both directions, on a connection or a stream whose exchange has switched to it (RFC 9110 §7.8,
 //! RFC 8441); WebSocket is one.
 //!
-//! Here: the interface between a protocol of HTTP and a tunnel, and the run of a tunnel instead of HTTP/1.1, or beside other
-//! exchanges of HTTP/2. Not here: the bytes, which are the tunnel's, and the response that begins it (`service`).
-//!
 //! ```text
 //! HTTP/1.1   GET, Upgrade      ─▶ 101 ─▶ hyper ends, and returns what it has read ─▶ run_on_connection
 //! HTTP/2     CONNECT, :protocol ─▶ 200 ─▶ the stream goes on as bytes             ─▶ a task: run_on_stream

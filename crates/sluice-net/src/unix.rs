@@ -1,7 +1,7 @@
 //! Unix sockets: the file that clients connect to, from its creation to its removal.
 //!
-//! A socket file that a killed server left behind is replaced; one on which a process listens, or a file that is not a
-//! socket, never is. Not here: connections, which are the same as on TCP, except for descriptors that clients send along (`unix_peer`).
+//! A socket file that a killed server left behind is replaced; one on which a process listens, or a file that is not a socket, never
+//! is.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};

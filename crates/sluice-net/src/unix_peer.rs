@@ -1,7 +1,7 @@
 //! The client of a unix socket on a kernel that passes descriptors along: what it sends besides bytes is never closed on the event loop.
 //!
 //! Linux 6.16 and later refuse descriptors instead (`sluice_launch::refuse_descriptors`, which `unix` calls); then a connection has no
-//! `UnixPeer`, and neither has one of TCP. Here: reading and closing such a socket. Not here: when it is read (`socket`).
+//! `UnixPeer`, and neither has one of TCP.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

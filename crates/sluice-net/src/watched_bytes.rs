@@ -1,15 +1,13 @@
 //! The bytes of a watched connection, as WATCH shows them: of HTTP/1 the octets of both directions, of HTTP/2 the frames as text.
 //!
-//! Here: plaintext, as it passes the `ClientStream`; what is secret in it is masked. Exists only while somebody watches, so it may begin
-//! in the middle of a connection. What has to be masked depends on the bytes before, so nothing is shown until a message or a frame
+//! Plaintext, as it passes the `ClientStream`; what is secret in it is masked. Exists only while somebody watches, so it may begin in
+//! the middle of a connection. What has to be masked depends on the bytes before, so nothing is shown until a message or a frame
 //! certainly begins:
 //!
 //! | | the client sends | the server sends |
 //! |---|---|---|
 //! | HTTP/1 | first after an idle time; on an idle connection, if it is a request line | after a flush, if it is a status line; other bytes are taken for those of a body |
 //! | HTTP/2 | on an idle connection, if it is whole frames | after a flush: the coalescer has sent all that h2 wrote, which are whole frames |
-//!
-//! Not here: how frames are read (`frames`), what is secret in messages (`sluice_watch::mask`), who watches (`sluice_watch`).
 
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};

@@ -1,8 +1,4 @@
 //! The network side of a worker: the state that its connections share.
-//!
-//! Here: connection slots, memory for responses, the protocols of each listener, the worker's clock, draining, and the
-//! log lines that any client could cause in any number. Not here: what a request means
-//! (`service`).
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,7 +1,4 @@
 //! Which content codings a client accepts: its field Accept-Encoding (RFC 9110 §12.5.3).
-//!
-//! Here: reading the field, in one pass within a limit, and ranking the codings. Not here: the choice among the variants of a
-//! file (`sluice_files::variants`) or of a reply (`reply`).
 
 use std::cmp::Reverse;
 

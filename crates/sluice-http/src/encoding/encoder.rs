@@ -1,7 +1,4 @@
 //! Compressing bytes with any of the content codings.
-//!
-//! Here: one interface to the libraries, and their compression levels. Not here: the choice of a coding (`accept`), and
-//! bodies that are compressed while they are sent (`body`).
 
 use std::io::{self, Write};
 

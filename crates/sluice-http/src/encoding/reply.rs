@@ -1,8 +1,6 @@
 //! Compression of the replies of scripts, if the route allows it.
 //!
-//! Here: which replies are compressed, and their heads. Not here: the compression itself (`encoder`, `body`), and which media types a site
-//! compresses (`sluice_settings::compression`). A reply is not
-//! compressed if its head describes its exact bytes: by an encoding, a range, a digest, or `no-transform`.
+//! A reply is not compressed if its head describes its exact bytes: by an encoding, a range, a digest, or `no-transform`.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 

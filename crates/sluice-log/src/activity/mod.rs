@@ -7,8 +7,6 @@
 //! A request costs nothing more: once a minute the thread subtracts the sums of the counters that the workers have anyway. The greatest
 //! numbers of requests and connections are looked up once a second, with the chart of the last minute. Whatever is wrong with the file is
 //! logged once, and the minutes wait in memory until it can be written.
-//!
-//! Here: the thread. Not here: the minutes that wait (`history`), the file (`ring_file`), a minute in it (`record`), the page (`reports`).
 
 mod history;
 mod record;

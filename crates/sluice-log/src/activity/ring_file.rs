@@ -15,7 +15,7 @@
 //!
 //! A record says which minute it is of, so old ones need not be erased. All numbers are little-endian. Nothing in the file is believed without
 //! its checksum. One server writes to it, which holds a lock (flock(2)); a file that belongs to another user, or is no regular file, is not
-//! used, and one with another content is renamed and not overwritten. Here: the file. Not here: a record (`record`).
+//! used, and one with another content is renamed and not overwritten.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};

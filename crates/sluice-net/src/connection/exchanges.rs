@@ -1,7 +1,4 @@
 //! The exchanges of a connection: how many it had, and the state of the one in progress.
-//!
-//! Here: counts and marks, from the first byte of a head to the last of a response. Not here: the bytes of responses (`outgoing`), and
-//! one exchange as such (`active_exchange`).
 
 use std::cell::Cell;
 

@@ -1,6 +1,4 @@
 //! The other end of a connection, and how it came to the server.
-//!
-//! Here: addresses, the listener, and what the TLS handshake has shown. Not here: the socket (`stream`).
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;

@@ -1,6 +1,4 @@
 //! The connection as WATCH sees it: who watches it, and whether its bytes are wanted.
-//!
-//! Not here: the bytes (`watched_bytes`), and the events (`connection_events`).
 
 use std::cell::{Cell, RefCell};
 
