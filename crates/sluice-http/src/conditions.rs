@@ -179,7 +179,6 @@ fn whole_seconds(time: SystemTime) -> u64 {
 /// An entity tag (RFC 9110 §8.8.3).
 struct Tag<'a> {
     is_weak: bool,
-    /// The tag with its quotes.
     opaque: &'a [u8],
 }
 

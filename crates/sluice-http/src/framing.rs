@@ -16,7 +16,6 @@ const FRAMING_PER_BYTE: u64 = 2;
 /// Bytes of framing beyond these two that a body may have: Go's net/http has the same rule with 16 KiB.
 const EXCESS_BYTES_MAX: u64 = 64 << 10;
 
-/// The framing of one body.
 pub(crate) struct Framing {
     connection: Rc<dyn Receiver>,
     /// The connection's count when it was last read.

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::Body;
+pub use hyper::body::Incoming;
 use sluice_watch::mask::{BodyMask, Masks};
 use sluice_watch::{Direction, Item, Items, Scanned, Tracer};
 use tokio::time::{Instant, Sleep};
@@ -22,7 +23,6 @@ use crate::fault::{BodyFailure, ClientFault, Fault, SlowBody};
 use crate::framing::Framing;
 use crate::progress::Progress;
 use crate::received::Receiver;
-use crate::request_stream::Incoming;
 use crate::tasks::Tasks;
 use crate::watch_pause::WatchPause;
 
@@ -53,9 +53,7 @@ pub struct RequestBody {
     timer: Option<Pin<Box<Sleep>>>,
     /// `None` unless it is chunked.
     framing: Option<Framing>,
-    /// Shows it to WATCH.
     watched: Option<Box<WatchedBody>>,
-    /// Where its bytes are counted.
     counter: Option<Arc<Counter>>,
     /// Where the rest is discarded. `None` if it is not, or after a fault of the body in HTTP/1.1.
     discarding: Option<Tasks>,
@@ -74,7 +72,6 @@ pub struct BodyLimits {
     pub bytes_per_second_min: u64,
 }
 
-/// The notes of a body for WATCH.
 struct WatchedBody {
     tracer: Tracer,
     /// `None` once it has missed bytes that nobody was shown.
@@ -107,9 +104,13 @@ impl WatchedBody {
 impl RequestBody {
     /// A body with the server's limits, until `bound` sets others.
     pub fn new(incoming: Incoming, limits: BodyLimits) -> RequestBody {
+        RequestBody::with(Some(incoming), limits)
+    }
+
+    fn with(incoming: Option<Incoming>, limits: BodyLimits) -> RequestBody {
         RequestBody {
-            announced: incoming.size_hint().exact(),
-            incoming: Some(incoming),
+            announced: incoming.as_ref().and_then(|incoming| incoming.size_hint().exact()),
+            incoming,
             received: 0,
             progress: None,
             limits,
@@ -191,26 +192,12 @@ impl RequestBody {
     /// A request body without bytes, as after a local redirect.
     #[must_use]
     pub fn none() -> RequestBody {
-        RequestBody {
-            incoming: None,
-            announced: None,
-            received: 0,
-            progress: None,
-            limits: BodyLimits {
-                bytes_max: 0,
-                timeout: Duration::ZERO,
-                bytes_per_second_min: 0,
-            },
-            waited: Duration::ZERO,
-            allowance: Duration::ZERO,
-            waiting_since: None,
-            timer: None,
-            framing: None,
-            watched: None,
-            counter: None,
-            discarding: None,
-            has_stream: false,
-        }
+        let limits = BodyLimits {
+            bytes_max: 0,
+            timeout: Duration::ZERO,
+            bytes_per_second_min: 0,
+        };
+        RequestBody::with(None, limits)
     }
 
     /// The length, if the client announced it.
@@ -267,7 +254,7 @@ impl RequestBody {
                     let failure = Box::new(BodyFailure {
                         received: self.received,
                         announced: self.announced,
-                        has_left: has_left(&*error),
+                        has_left: has_left(&error),
                         error: Arc::new(error),
                     });
                     return Poll::Ready(Some(Err(ClientFault::BadBody(failure).into())));
@@ -293,7 +280,7 @@ impl RequestBody {
             counter.add(chunk.len() as u64);
         }
         if let Some(progress) = &self.progress {
-            progress.count_received(chunk.len());
+            progress.received_bytes.update(|received| received + chunk.len() as u64);
         }
         self.earn(chunk.len());
         if let Some(framing) = &mut self.framing {

@@ -119,7 +119,6 @@ impl InMemory {
         }
     }
 
-    /// Copies a chunk.
     fn push(&mut self, chunk: &[u8]) -> Result<(), Fault> {
         let (before, needed) = (self.bytes.capacity(), self.bytes.len() + chunk.len());
         if needed > before {

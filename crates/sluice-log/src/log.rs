@@ -12,7 +12,7 @@ use crate::line::{self, Line};
 use crate::log_file::{BUFFER_BYTES_LEAST, LogFile};
 use crate::sink::Sink;
 use crate::tail::LogSource;
-use crate::wakeup::{Command, lock};
+use crate::wakeup::lock;
 use crate::writer;
 use crate::writer::{PENDING_BYTES_MAX, Shared};
 
@@ -90,6 +90,10 @@ impl Log {
     /// A file cannot be opened: the administrator's fault.
     pub fn open(&self, settings: &Settings) -> Result<Box<[SiteLog]>, String> {
         let own = self.site_log("-", &settings.access_log)?;
+        let of_server = |site: &SiteSettings| SiteLog {
+            site: name(site).into(),
+            ..own.clone()
+        };
         let sites = settings.sites.iter().map(|site| match &site.log {
             Some(log) => self.site_log(name(site), log).or_else(|error| {
                 // A start goes on.
@@ -100,17 +104,11 @@ impl Log {
                     )
                 };
                 match settings.source.tolerate(&format!("{} log", site.origin), line) {
-                    true => Ok(SiteLog {
-                        site: name(site).into(),
-                        ..own.clone()
-                    }),
+                    true => Ok(of_server(site)),
                     false => Err(error),
                 }
             }),
-            None => Ok(SiteLog {
-                site: name(site).into(),
-                ..own.clone()
-            }),
+            None => Ok(of_server(site)),
         });
         let sites = sites.collect::<Result<Vec<_>, _>>()?;
         let files = lock(&self.shared.files);
@@ -131,7 +129,7 @@ impl Log {
 
     fn site_log(&self, site: &str, log: &AccessLog) -> Result<SiteLog, String> {
         let file = if let Some(file) = self.shared.file(&log.target) {
-            lock(&file.sink).set_rotation(&log.rotation);
+            lock(&file.sink).rotation = log.rotation.clone();
             Some(file)
         } else {
             // Without holding a lock, because opening a file may take long.
@@ -163,12 +161,12 @@ impl Log {
 
     /// Reopens all files under their names, after they were renamed (SIGUSR1).
     pub fn reopen(&self) {
-        self.shared.wakeup.send(Command::Reopen);
+        self.shared.wakeup.send(|commands| commands.reopen = true);
     }
 
     /// Writes the remaining lines and ends the thread.
     pub fn close(&self) {
-        self.shared.wakeup.send(Command::End);
+        self.shared.wakeup.send(|commands| commands.end = true);
         let writer = lock(&self.writer).take();
         if let Some(writer) = writer {
             let _ = writer.join();
@@ -297,7 +295,7 @@ mod tests {
         assert_eq!((lines(&old), lines(&new)), (1, 2));
         let open: Vec<_> = lock(&log.shared.files)
             .iter()
-            .map(|file| lock(&file.sink).target().clone())
+            .map(|file| lock(&file.sink).target.clone())
             .collect();
         assert_eq!(open, [LogTarget::File(new)]);
     }

@@ -14,7 +14,6 @@ use crate::wakeup::{Wakeup, lock};
 /// Bytes that every worker's buffer may hold, however many buffers there are.
 pub(crate) const BUFFER_BYTES_LEAST: usize = 64 << 10;
 
-/// One log file and the lines for it.
 pub(crate) struct LogFile {
     /// One for each worker, so that workers do not wait for each other.
     pub(crate) buffers: Box<[WorkerBuffer]>,
@@ -90,7 +89,7 @@ impl LogFile {
         }
         for buffer in &self.buffers {
             std::mem::swap(scratch, &mut *lock(&buffer.lines));
-            sink.count_lost(buffer.lost.swap(0, Ordering::Relaxed));
+            sink.failures.lost += buffer.lost.swap(0, Ordering::Relaxed);
             if !scratch.is_empty() {
                 if let Some(recent) = &self.source.recent {
                     recent.add(scratch);

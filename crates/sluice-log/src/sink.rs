@@ -29,13 +29,12 @@ use crate::tail::LogSource;
 /// The mode of new log files, which the umask may restrict further.
 const NEW_FILE_MODE: u32 = 0o640;
 
-/// An open log.
 pub(crate) struct Sink {
     /// Which log it is, in messages: `access log`.
     kind: &'static str,
-    target: LogTarget,
+    pub(crate) target: LogTarget,
     file: File,
-    rotation: Rotation,
+    pub(crate) rotation: Rotation,
     state: FileState,
     zone: TimeZone,
     /// Lines that could not be written; the first may be partly written.
@@ -45,23 +44,15 @@ pub(crate) struct Sink {
     last_rotation: LastRotation,
     /// After a failed rotation, no further attempt before this moment.
     no_rotation_before: Option<Instant>,
-    failures: Failures,
+    pub(crate) failures: Failures,
 }
 
 /// The name that was last given to a rotated file.
 #[derive(Default)]
 struct LastRotation {
-    /// The time of the line.
     stamp: String,
     /// The number to try next for the same time.
     next: u32,
-}
-
-/// How far `write_from` came.
-struct Written {
-    /// The index of the first byte that is not written.
-    end: usize,
-    result: io::Result<()>,
 }
 
 impl Sink {
@@ -88,17 +79,12 @@ impl Sink {
         }))
     }
 
-    /// The log in messages.
     fn name(&self) -> String {
         match &self.target {
             LogTarget::Off => format!("{} off", self.kind),
             LogTarget::Stdout => format!("{} on standard output", self.kind),
             LogTarget::File(path) => format!("{} {}", self.kind, path.display()),
         }
-    }
-
-    pub(crate) fn target(&self) -> &LogTarget {
-        &self.target
     }
 
     /// Where its lines can be read: in its file, or in memory, if what it is written to cannot be read again.
@@ -114,24 +100,15 @@ impl Sink {
         }
     }
 
-    pub(crate) fn set_rotation(&mut self, rotation: &Rotation) {
-        self.rotation = rotation.clone();
-    }
-
     /// Whether lines wait because they could not be written.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Counts lines that a worker had to drop.
-    pub(crate) fn count_lost(&mut self, lines: u64) {
-        self.failures.lost += lines;
-    }
-
     /// Writes whole lines, or keeps up to `waiting_bytes_max` of them for later.
     pub(crate) fn write_lines(&mut self, lines: &[u8], now: Now, waiting_bytes_max: usize) {
         if self.waiting.is_empty() {
-            let Written { end, result } = self.write_from(lines, 0, now);
+            let (end, result) = self.write_from(lines, 0, now);
             match result {
                 Ok(()) => self.end_failure(),
                 Err(error) => {
@@ -166,7 +143,7 @@ impl Sink {
             return;
         }
         let mut waiting = std::mem::take(&mut self.waiting);
-        let Written { end, result } = self.write_from(&waiting, self.written_of_first, now);
+        let (end, result) = self.write_from(&waiting, self.written_of_first, now);
         let start = line_start(&waiting, end);
         self.written_of_first = end - start;
         match result {
@@ -203,8 +180,8 @@ impl Sink {
         }
     }
 
-    /// Writes lines from byte `from`, which may be within the first line.
-    fn write_from(&mut self, lines: &[u8], from: usize, now: Now) -> Written {
+    /// Writes lines from byte `from`, which may be within the first line. Returns the index of the first byte that is not written, too.
+    fn write_from(&mut self, lines: &[u8], from: usize, now: Now) -> (usize, io::Result<()>) {
         let mut at = from;
         while at < lines.len() {
             let is_start = at == 0 || lines[at - 1] == b'\n';
@@ -226,15 +203,9 @@ impl Sink {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => error,
             };
-            return Written {
-                end: at,
-                result: Err(error),
-            };
+            return (at, Err(error));
         }
-        Written {
-            end: at,
-            result: Ok(()),
-        }
+        (at, Ok(()))
     }
 
     fn count_written(&mut self, bytes: usize, now: Now) {
@@ -554,7 +525,7 @@ mod tests {
         let now = at(0);
         sink.report(now);
         assert_eq!((sink.failures.lost, sink.failures.reported_at), (0, Some(now.instant)));
-        sink.count_lost(5);
+        sink.failures.lost += 5;
         sink.report(now);
         assert_eq!(sink.failures.lost, 5, "reported too early");
         let later = Now {

@@ -7,19 +7,12 @@ use std::time::Duration;
 /// How long the thread waits after a write before it looks for more lines, so that lines collect.
 const COLLECT: Duration = Duration::from_millis(10);
 
-/// A command for the log's thread.
-#[derive(Clone, Copy)]
-pub(crate) enum Command {
-    /// Reopen all files under their names.
-    Reopen,
-    /// Write the remaining lines and end.
-    End,
-}
-
 /// Commands given to the thread since it last looked.
 #[derive(Default)]
 pub(crate) struct Commands {
+    /// Reopen all files under their names.
     pub reopen: bool,
+    /// Write the remaining lines and end.
     pub end: bool,
 }
 
@@ -39,13 +32,9 @@ pub(crate) struct Wakeup {
 }
 
 impl Wakeup {
-    pub(crate) fn send(&self, command: Command) {
-        let mut commands = lock(&self.commands);
-        match command {
-            Command::Reopen => commands.reopen = true,
-            Command::End => commands.end = true,
-        }
-        drop(commands);
+    /// Gives the thread a command.
+    pub(crate) fn send(&self, command: impl FnOnce(&mut Commands)) {
+        command(&mut lock(&self.commands));
         self.wake.notify_one();
     }
 
@@ -141,7 +130,7 @@ mod tests {
                     left -= taken.recv().unwrap();
                 }
             }
-            wakeup.send(Command::End);
+            wakeup.send(|commands| commands.end = true);
         });
     }
 

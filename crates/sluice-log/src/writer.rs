@@ -24,10 +24,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The open file of a target.
     pub(crate) fn file(&self, target: &LogTarget) -> Option<Arc<LogFile>> {
         let files = lock(&self.files);
-        files.iter().find(|file| *lock(&file.sink).target() == *target).cloned()
+        files.iter().find(|file| lock(&file.sink).target == *target).cloned()
     }
 
     fn has_lines(&self) -> bool {

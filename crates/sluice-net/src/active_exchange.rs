@@ -13,7 +13,6 @@ use crate::outgoing::OutgoingBody;
 /// An exchange in progress on a connection. Dropping this ends it.
 pub struct ActiveExchange {
     connection: Rc<Connection>,
-    /// The body of its response.
     body: OutgoingBody,
     is_waiting_on_server: bool,
     /// Whether the response is the events of a watch.

@@ -33,14 +33,12 @@ pub struct NewListener {
 
 /// The addresses of a server.
 pub struct Addresses {
-    /// The addresses by their numbers.
     numbered: Vec<Numbered>,
     workers: Vec<mpsc::UnboundedSender<NewListener>>,
     /// The files of unix sockets, until the server drains.
     files: Vec<SocketFile>,
 }
 
-/// An address of the server.
 struct Numbered {
     configured: ListenAddress,
     /// The address with the port that the system chose.

@@ -28,9 +28,7 @@ const LISTS_BYTES_MAX: u64 = 32 << 20;
 /// The authorities of client certificates, and what they have revoked, as of one reading of their files.
 #[derive(Debug)]
 pub(crate) struct ClientAuthorities {
-    /// The verifier of a handshake in which a client may have no certificate.
     pub(crate) optional: Arc<dyn ClientCertVerifier>,
-    /// The verifier of a handshake in which a client must have a certificate.
     pub(crate) required: Arc<dyn ClientCertVerifier>,
 }
 
@@ -105,7 +103,6 @@ fn read_lists(file: &Path, source: &Source) -> Result<Vec<CertificateRevocationL
 /// The certificate that a client has shown in a handshake that asked for one.
 #[derive(Debug)]
 pub(crate) struct ShownCertificate {
-    /// The authorities that the handshake named.
     asked_for: Arc<ClientAuthorities>,
     /// The client's certificate and the intermediate ones; empty if it has sent none.
     chain: Vec<CertificateDer<'static>>,

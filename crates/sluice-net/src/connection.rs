@@ -35,7 +35,6 @@ pub struct Connection {
     pub(crate) watched: Watched,
     /// The memory in which the current body lies, if it is sealed.
     sealed: Cell<Option<Arc<SealedMemfd>>>,
-    /// The task of the connection.
     task: Cell<Option<Waker>>,
     /// The tick of the worker at which to wake it.
     wake_tick: Cell<u32>,
@@ -84,7 +83,6 @@ impl Connection {
         Rc::new(Connection::new(Endpoints::UNIX, &budget, &Rc::default()))
     }
 
-    /// Whether it carries the events of a watch.
     pub(crate) fn carries_watch(&self) -> bool {
         self.watched.carries_events(|| self.outgoing.has_chunks())
     }

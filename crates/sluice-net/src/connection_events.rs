@@ -14,7 +14,6 @@ use crate::tls_info;
 use crate::transport::Transport;
 use crate::worker_net::WorkerNet;
 
-/// The peer of a connection, as text.
 pub(crate) struct PeerText<'a>(pub &'a Endpoints);
 
 impl fmt::Display for PeerText<'_> {
@@ -26,7 +25,6 @@ impl fmt::Display for PeerText<'_> {
     }
 }
 
-/// Notes that a connection was accepted, in this slot.
 pub(crate) fn note_accepted(net: &WorkerNet, connection: &Connection, slot: u64) {
     net.tracer(connection).note(Item::Connection, "net", || {
         let endpoints = connection.peer.endpoints();
@@ -84,7 +82,6 @@ pub(crate) fn note_proxy_header(net: &WorkerNet, connection: &Connection, proxy:
     net.know_client(connection);
 }
 
-/// Notes that a connection is being closed, and why.
 pub(crate) fn note_closing(connection: &Connection) {
     if connection.watched.is_watched() {
         connection.watched.tracer().note(Item::Connection, "net", || {
@@ -93,7 +90,6 @@ pub(crate) fn note_closing(connection: &Connection) {
     }
 }
 
-/// Notes an error that ends a connection.
 pub(crate) fn note_error(connection: &Connection, error: &dyn Error) {
     connection.watched.tracer().note(Item::Errors, "net", || {
         let mut text = error.to_string();
@@ -106,7 +102,6 @@ pub(crate) fn note_error(connection: &Connection, error: &dyn Error) {
     });
 }
 
-/// Notes that a connection was closed.
 pub(crate) fn note_closed(connection: &Connection) {
     if connection.watched.is_watched() {
         connection
@@ -119,7 +114,6 @@ pub(crate) fn note_closed(connection: &Connection) {
     }
 }
 
-/// The number of requests that a connection has had, as text.
 struct Requests<'a>(&'a Connection);
 
 impl fmt::Display for Requests<'_> {
@@ -176,7 +170,6 @@ impl Handshake {
         });
     }
 
-    /// Notes why it failed.
     pub(crate) fn note_failed(&self, error: &io::Error) {
         self.tracer.note(Item::Tls, "tls", || {
             let fix = tls_info::client_certificate_error(error).map_or("", client_certificates::fix);
@@ -184,7 +177,6 @@ impl Handshake {
         });
     }
 
-    /// Notes that it took too long.
     pub(crate) fn note_timed_out(&self, limit: Duration) {
         self.tracer.note(Item::Tls, "tls", || {
             format!("handshake not complete within {limit:?} (head_timeout)")
@@ -200,7 +192,6 @@ fn is_resumed(connection: &Connection) -> bool {
     has_variable(connection, "SSL_SESSION_RESUMED", "Resumed")
 }
 
-/// The state of the client's certificate.
 fn certificate(connection: &Connection) -> &'static str {
     match connection.peer.certificate.get() {
         None => "no client certificate asked for",

@@ -11,7 +11,6 @@ use crate::connection::Connection;
 /// Lines of one kind in an interval.
 const LINES_MAX: u32 = 1;
 
-/// The lines of a worker.
 #[derive(Default)]
 pub(crate) struct ConnectionLog {
     slow: RateLimitedLog,
@@ -23,7 +22,6 @@ pub(crate) struct ConnectionLog {
 }
 
 impl ConnectionLog {
-    /// Logs that a client does not take its response.
     pub(crate) fn slow(&self, connection: &Connection) {
         if admits(&self.slow) {
             tracing::info!(
@@ -33,7 +31,6 @@ impl ConnectionLog {
         }
     }
 
-    /// Logs that an idle connection is closed for another one.
     pub(crate) fn closed_for_another(&self, connection: &Connection) {
         if admits(&self.closed_for_another) {
             tracing::warn!(
@@ -44,7 +41,6 @@ impl ConnectionLog {
         }
     }
 
-    /// Logs that a client has as many connections as it may have.
     pub(crate) fn over_client_limit(&self, endpoints: &Endpoints, connections_max: u32) {
         if admits(&self.over_client_limit) {
             tracing::warn!(
@@ -54,7 +50,6 @@ impl ConnectionLog {
         }
     }
 
-    /// Logs that a connection is aborted for its memory.
     pub(crate) fn used_memory(&self, connection: &Connection, bytes: usize) {
         if admits(&self.used_memory) {
             tracing::warn!(
@@ -64,14 +59,12 @@ impl ConnectionLog {
         }
     }
 
-    /// Logs that the system is out of descriptors or memory for another connection.
     pub(crate) fn accept_failed(&self, error: &io::Error, pause: Duration) {
         if admits(&self.accept_failed) {
             tracing::error!("accept: {error}; pausing for {pause:?}");
         }
     }
 
-    /// Logs that a client of a unix socket has sent descriptors along.
     pub(crate) fn sent_descriptors(&self, user: u32) {
         if admits(&self.sent_descriptors) {
             tracing::warn!(

@@ -4,7 +4,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+
+use sluice_report::connections::Connection as OldConnection;
 
 use crate::client_counts::network_of;
 use crate::connection::Connection;
@@ -23,28 +25,11 @@ pub struct WorkerConnections {
     /// Counts by protocol.
     pub protocols: BTreeMap<&'static str, usize>,
     /// Counts by the version of TLS.
-    pub tls: BTreeMap<String, usize>,
+    pub tls: BTreeMap<&'static str, usize>,
     /// Counts by client; the first 64 bits of an IPv6 address count as one.
     pub clients: HashMap<IpAddr, usize>,
     /// The oldest, in any order.
     pub oldest: Vec<OldConnection>,
-}
-
-/// One of the oldest connections.
-#[derive(Debug)]
-pub struct OldConnection {
-    /// The client.
-    pub client: SocketAddr,
-    /// Seconds since it was accepted.
-    pub age_seconds: u32,
-    /// The state.
-    pub state: &'static str,
-    /// The protocol.
-    pub protocol: &'static str,
-    /// The version of TLS.
-    pub tls: String,
-    /// Requests so far.
-    pub requests: u32,
 }
 
 impl WorkerNet {
@@ -69,7 +54,7 @@ impl WorkerNet {
                     .push(old(connection, self.tick().saturating_sub(accepted_tick)));
             }
         });
-        counts.oldest.sort_by_key(|connection| Reverse(connection.age_seconds));
+        counts.oldest.sort_by_key(|connection| Reverse(connection.age_ms));
         counts.oldest.truncate(OLDEST_MAX);
         counts
     }
@@ -80,11 +65,7 @@ impl WorkerConnections {
         self.open += 1;
         *self.states.entry(state(connection)).or_default() += 1;
         *self.protocols.entry(protocol(connection)).or_default() += 1;
-        let tls = tls(connection);
-        match self.tls.get_mut(tls) {
-            Some(count) => *count += 1,
-            None => drop(self.tls.insert(tls.to_owned(), 1)),
-        }
+        *self.tls.entry(tls(connection)).or_default() += 1;
         let client = network_of(connection.peer.endpoints().client.ip());
         *self.clients.entry(client).or_default() += 1;
     }
@@ -92,16 +73,15 @@ impl WorkerConnections {
 
 fn old(connection: &Connection, age_seconds: u32) -> OldConnection {
     OldConnection {
-        client: connection.peer.endpoints().client,
-        age_seconds,
-        state: state(connection),
-        protocol: protocol(connection),
+        client: connection.peer.endpoints().client.to_string(),
+        age_ms: u64::from(age_seconds) * 1000,
+        state: state(connection).to_owned(),
+        protocol: protocol(connection).to_owned(),
         tls: tls(connection).to_owned(),
         requests: connection.exchanges.begun.get(),
     }
 }
 
-/// The state of a connection, for people.
 fn state(connection: &Connection) -> &'static str {
     match () {
         () if connection.exchanges.is_busy() => "request in progress",
@@ -122,10 +102,6 @@ fn protocol(connection: &Connection) -> &'static str {
 }
 
 /// The version of TLS, once the handshake is done.
-fn tls(connection: &Connection) -> &str {
-    let Some(info) = connection.peer.tls_info() else {
-        return "none";
-    };
-    let version = info.variables.iter().find(|(name, _)| *name == "SSL_PROTOCOL");
-    version.map_or("unknown", |(_, version)| version.as_str())
+fn tls(connection: &Connection) -> &'static str {
+    connection.peer.tls_info().map_or("none", |info| info.protocol)
 }

@@ -33,7 +33,6 @@ pub(crate) struct ByteTurn {
 }
 
 impl ByteTurn {
-    /// The turns of an HTTP/1.1 connection.
     pub(crate) fn http1() -> ByteTurn {
         ByteTurn {
             read_max: HTTP1_BYTES,
@@ -43,7 +42,6 @@ impl ByteTurn {
         }
     }
 
-    /// The turns of an HTTP/2 connection.
     pub(crate) fn http2() -> ByteTurn {
         ByteTurn {
             read_max: HTTP2_BYTES,

@@ -7,7 +7,6 @@ use std::fmt;
 /// The first bytes that a client sends (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Bytes of the head of a frame.
 const HEAD_BYTES: usize = 9;
 
 /// Bytes of a payload that are shown as values, at most: sixteen settings.
@@ -265,7 +264,6 @@ impl Frame {
         }
     }
 
-    /// The number in four bytes of the values, from this one on.
     fn number(&self, at: usize) -> Option<u32> {
         let bytes = self.values.get(at..at + 4)?;
         bytes.try_into().ok().map(u32::from_be_bytes)

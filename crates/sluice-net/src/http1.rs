@@ -12,11 +12,10 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use http::{Request, StatusCode};
-use hyper::body::Incoming as HyperBody;
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use sluice_http::request_stream::Incoming;
+use sluice_http::request_body::Incoming;
 use sluice_http::tasks::yield_now;
 use sluice_settings::limits::Limits;
 
@@ -70,17 +69,14 @@ pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<He
 /// Why `run_until_idle` returned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// One side has closed the connection, or it is to be closed.
     Closed,
     /// Idle between two exchanges: continues when the client sends more.
     Idle,
-    /// The head of a request was not complete in time.
     HeadTimedOut,
     /// The exchange had become a tunnel, which is over.
     Switched,
 }
 
-/// Runs exchange after exchange until the connection ends or is idle.
 async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome, hyper::Error> {
     let HttpConnection {
         net,
@@ -91,8 +87,8 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
     let connection: &Rc<Connection> = slot;
     let limits = service.limits();
     let tunnel = RefCell::new(None);
-    let service = service_fn(|request: Request<HyperBody>| {
-        let answer = service.serve(connection, request.map(Incoming::from));
+    let service = service_fn(|request: Request<Incoming>| {
+        let answer = service.serve(connection, request);
         Answering::new(answer, |begun| drop(tunnel.replace(Some(begun))))
     });
     stream.borrow_mut().begin_http1();
@@ -158,7 +154,6 @@ fn reason_of_end<S>(http: &HttpConnection<S>, outcome: Outcome) -> CloseReason {
     }
 }
 
-/// Checks once a second whether the connection goes on.
 fn check<S>(
     http: &HttpConnection<S>,
     limits: &Limits,

@@ -14,13 +14,12 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use http::{Method, Request};
-use hyper::body::Incoming as HyperBody;
 use hyper::rt::Executor;
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use sluice_http::request_stream::Incoming;
+use sluice_http::request_body::Incoming;
 use sluice_http::tasks::Tasks;
 use sluice_settings::limits::Limits;
 use sluice_watch::Item;
@@ -162,9 +161,9 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
     let limits = service.limits();
     let service = {
         let (net, service, connection) = (Rc::clone(net), Rc::clone(service), Rc::clone(connection));
-        service_fn(move |mut request: Request<HyperBody>| {
+        service_fn(move |mut request: Request<Incoming>| {
             let mut switching = begin_switch(&net, &mut request);
-            let answer = service.serve(&connection, request.map(Incoming::from));
+            let answer = service.serve(&connection, request);
             Answering::new(answer, move |tunnel| switch(&mut switching, tunnel))
         })
     };
@@ -240,11 +239,10 @@ fn reason_of_end<S: Service>(
 type Switching = Option<(Rc<WorkerNet>, OnUpgrade)>;
 
 /// Prepares for a tunnel if the request may become one (RFC 8441 §4).
-fn begin_switch(net: &Rc<WorkerNet>, request: &mut Request<HyperBody>) -> Switching {
+fn begin_switch(net: &Rc<WorkerNet>, request: &mut Request<Incoming>) -> Switching {
     (*request.method() == Method::CONNECT).then(|| (Rc::clone(net), hyper::upgrade::on(request)))
 }
 
-/// Has a task run a tunnel.
 fn switch(switching: &mut Switching, tunnel: Box<dyn Tunnel>) {
     if let Some((net, upgrade)) = switching.take() {
         let tasks = net.tasks.clone();
@@ -252,7 +250,6 @@ fn switch(switching: &mut Switching, tunnel: Box<dyn Tunnel>) {
     }
 }
 
-/// Checks once a second whether the connection goes on.
 fn check<S>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionMonitor) -> Action<()> {
     let (connection, mut stream) = (&http.slot, http.stream.borrow_mut());
     let wait = stream.client_wait(monitor.now());
@@ -272,7 +269,6 @@ fn check<S>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionM
     }
 }
 
-/// Checks whether the client takes what it is sent.
 fn check_sent(
     connection: &Connection,
     wait: Option<ClientWait>,

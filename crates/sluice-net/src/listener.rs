@@ -53,7 +53,6 @@ pub struct Listener {
     kind: ListenerKind,
 }
 
-/// The properties of a listening socket.
 #[derive(Clone, Copy)]
 struct ListenerKind {
     /// The address it is bound to. `None` for a unix socket.
@@ -355,7 +354,6 @@ async fn accept_until_closed<S: Service>(
     }
 }
 
-/// Waits until an address is removed.
 async fn closed(closing: &mut watch::Receiver<bool>) {
     if closing.wait_for(|is_closed| *is_closed).await.is_err() {
         // The server itself is gone, and with it this worker soon.
@@ -363,7 +361,6 @@ async fn closed(closing: &mut watch::Receiver<bool>) {
     }
 }
 
-/// Waits until a slot is free.
 async fn make_room(net: &WorkerNet) {
     net.slots
         .make_room(|connection| net.log.closed_for_another(connection))
@@ -401,7 +398,6 @@ fn count<S: Service>(net: &WorkerNet, service: &S, endpoints: &Endpoints, index:
 /// An accepted connection, which does not block, and its client. It may be a unix socket: nothing that is called on it is specific to TCP (`socket`).
 type NewSocket = (TcpStream, Option<SocketAddr>);
 
-/// Accepts the next connection.
 fn poll_accept(listener: &AsyncFd<OwnedFd>, context: &mut Context<'_>) -> Poll<io::Result<NewSocket>> {
     loop {
         let mut ready = ready!(listener.poll_read_ready(context))?;

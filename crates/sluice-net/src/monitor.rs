@@ -22,7 +22,6 @@ const SLOW_EXCHANGES_MAX: usize = 4;
 /// The next action of a protocol with its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action<T> {
-    /// Go on.
     Continue,
     /// Complete the exchanges under way, and begin no other.
     ShutDown,
@@ -109,7 +108,6 @@ impl ConnectionMonitor {
         }
     }
 
-    /// The time of the last check.
     pub(crate) fn now(&self) -> Instant {
         self.now
     }
@@ -129,7 +127,6 @@ impl ConnectionMonitor {
         Some(self.now.duration_since(self.idle_since))
     }
 
-    /// Counts the idle time from now on.
     pub(crate) fn restart_idle_time(&mut self, connection: &Connection) {
         (self.begun, self.idle_since) = (connection.exchanges.begun.get(), self.now);
     }

@@ -36,13 +36,11 @@ pub(crate) const STREAMS_MAX: u32 = 128;
 /// The response bytes of one connection that its protocol has.
 pub(crate) struct Outgoing {
     budget: Rc<SendBudget>,
-    /// Bytes of memory in use.
     pub(crate) bytes: Cell<usize>,
     /// The sum over these bytes of the budget's clock when each was added.
     clocks: Cell<u128>,
     /// Bytes in the write coalescer, and since when it has taken no progress.
     coalesced: Cell<Coalesced>,
-    /// Chunks that the protocol has.
     chunks: Cell<u32>,
     /// Bytes of chunks that have moved to the socket; wraps around.
     pub(crate) moved: Cell<u32>,
@@ -96,14 +94,12 @@ impl Outgoing {
         self.chunks.get().clamp(1, STREAMS_MAX)
     }
 
-    /// The deliveries that wait for the client.
     pub(crate) fn waiting_deliveries(&self) -> Vec<Rc<Delivery>> {
         let deliveries = self.deliveries.borrow();
         let waiting = deliveries.iter().filter(|delivery| delivery.waits_for_client.get());
         waiting.cloned().collect()
     }
 
-    /// The number of deliveries that wait for the client.
     pub(crate) fn count_waiting(&self) -> usize {
         let deliveries = self.deliveries.borrow();
         deliveries
@@ -173,7 +169,6 @@ impl Outgoing {
         }
     }
 
-    /// Counts bytes of a chunk that have moved to the socket.
     pub(crate) fn count_moved(&self, hold: &Hold, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.moved.set(self.moved.get().wrapping_add(bytes));
@@ -225,17 +220,14 @@ impl Drop for Outgoing {
 /// The delivery of a body of several chunks.
 #[derive(Default)]
 pub(crate) struct Delivery {
-    /// The number of its exchange.
     exchange: u32,
     /// Bytes of memory that its chunks use.
     bytes: Cell<usize>,
     /// Bytes of it that have moved to the socket; wraps around.
     moved: Cell<u32>,
-    /// Whether the exchange waits for the client.
     waits_for_client: Cell<bool>,
     /// Whether the exchange waits until its connection uses less memory.
     room_waiter: Cell<Option<Waker>>,
-    /// The task of the exchange.
     task: Cell<Option<Waker>>,
     pub(crate) is_aborted: Cell<bool>,
     /// The progress at the last check, while the exchange waits for the client.
@@ -314,7 +306,6 @@ pub(crate) struct CompleteBodies {
 }
 
 impl CompleteBodies {
-    /// Adds a chunk to the younger group.
     fn add(&self) -> usize {
         let group = self.younger.get();
         let count = &self.counts[group];
@@ -333,7 +324,6 @@ impl CompleteBodies {
         }
     }
 
-    /// Whether the older group has chunks.
     pub(crate) fn are_waiting(&self) -> bool {
         self.counts[1 - self.younger.get()].get() > 0
     }
@@ -349,7 +339,6 @@ impl CompleteBodies {
     }
 }
 
-/// The body that a chunk is part of.
 enum HeldBody {
     Delivery(Rc<Delivery>),
     /// A body of this chunk only, in one of the groups of `CompleteBodies`.
@@ -361,7 +350,6 @@ enum HeldBody {
 /// The share of a chunk in the counts of its connection, which `Outgoing::release` gives back.
 pub(crate) struct Hold {
     body: HeldBody,
-    /// Bytes of memory.
     bytes: usize,
     /// The budget's clock when it was handed out.
     clock: u64,
@@ -369,7 +357,6 @@ pub(crate) struct Hold {
 
 /// The body of an exchange, as the connection counts it.
 pub(crate) struct OutgoingBody {
-    /// The number of its exchange.
     exchange: u32,
     /// `None` until it is known that the body has several chunks.
     delivery: Option<Rc<Delivery>>,
@@ -378,7 +365,6 @@ pub(crate) struct OutgoingBody {
 }
 
 impl OutgoingBody {
-    /// The body of the exchange with this number.
     pub(crate) fn of_exchange(exchange: u32) -> OutgoingBody {
         OutgoingBody {
             exchange,
@@ -387,7 +373,6 @@ impl OutgoingBody {
         }
     }
 
-    /// The number of its exchange on the connection.
     pub(crate) fn exchange(&self) -> u32 {
         self.exchange
     }
@@ -412,7 +397,6 @@ impl OutgoingBody {
         Poll::Ready(self.chunk_bytes as usize)
     }
 
-    /// Notes that the body has several chunks.
     pub(crate) fn begin_delivery(&mut self, outgoing: &Outgoing) {
         if self.delivery.is_some() {
             return;
@@ -449,7 +433,6 @@ impl OutgoingBody {
         Some(Hold { body, bytes, clock })
     }
 
-    /// Notes whether the exchange waits for the client.
     pub(crate) fn set_waits_for_client(&self, waits_for_client: bool) {
         if let Some(delivery) = &self.delivery {
             delivery.waits_for_client.set(waits_for_client);

@@ -130,7 +130,6 @@ impl fmt::Display for HeaderError {
     }
 }
 
-/// Reads exactly the header.
 async fn read(socket: &mut Socket) -> Result<Source, HeaderError> {
     let mut header = Vec::with_capacity(*V1_BYTES.end());
     loop {

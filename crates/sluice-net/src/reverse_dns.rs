@@ -151,7 +151,6 @@ fn resolver(settings: &DnsSettings) -> io::Result<TokioResolver> {
     builder.build().map_err(io::Error::other)
 }
 
-/// A configuration with only this name server.
 fn only(server: SocketAddr) -> ResolverConfig {
     let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()];
     let at_port = |mut connection: ConnectionConfig| {

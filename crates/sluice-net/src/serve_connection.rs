@@ -110,7 +110,6 @@ pub(crate) fn serve_connection<S: Service>(
     }
 }
 
-/// The stage of a connection.
 enum Stage<S> {
     /// Reads the header of the PROXY protocol, the TLS handshake, or the first bytes. Boxed, so that the memory for it
     /// is freed when the protocol is known.
@@ -120,7 +119,6 @@ enum Stage<S> {
     Closed,
 }
 
-/// The version of HTTP that a client speaks.
 #[derive(Clone, Copy)]
 enum HttpVersion {
     Http1,
@@ -224,7 +222,6 @@ async fn handshake(
     None
 }
 
-/// Logs why a handshake failed.
 fn log_failure(net: &WorkerNet, limits: &Limits, client: SocketAddr, error: &io::Error) {
     match tls_info::client_certificate_error(error) {
         // Logged at `info`, because such failures are rare and the client learns only that it was refused.

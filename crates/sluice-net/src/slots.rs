@@ -24,7 +24,6 @@ pub struct ConnectionCounts {
     pub closed: Counter,
 }
 
-/// The connections of a worker.
 pub(crate) struct ConnectionSlots {
     counts: Arc<ConnectionCounts>,
     free: Cell<usize>,
@@ -35,7 +34,6 @@ pub(crate) struct ConnectionSlots {
     next: Cell<u64>,
 }
 
-/// A slot that is taken.
 struct Taken {
     connection: Rc<Connection>,
     /// The second of the worker at which it was accepted.

@@ -46,7 +46,6 @@ pub(crate) struct SharedStream {
     pub ends_sending: bool,
 }
 
-/// The byte stream of a client.
 pub(crate) struct ClientStream {
     transport: Transport,
     connection: Rc<Connection>,
@@ -80,7 +79,6 @@ pub(crate) enum ClientSide {
     Open,
     /// The client sends no more.
     Closed,
-    /// The client has reset the connection.
     Reset,
 }
 
@@ -264,7 +262,6 @@ impl ClientStream {
         }
     }
 
-    /// Notes what was read, for those who watch.
     #[cold]
     fn note_read(&mut self, read: &Poll<io::Result<()>>, bytes: &[u8]) {
         let is_first = self.connection.exchanges.received.get().bytes == 0;
@@ -276,7 +273,6 @@ impl ClientStream {
         );
     }
 
-    /// Waits while WATCH has scanned enough bytes.
     fn poll_watch_pause(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.watched_bytes {
             Some(watched_bytes) if self.connection.watched.is_watched() => {
@@ -369,7 +365,6 @@ impl ClientStream {
         written
     }
 
-    /// Notes an error of reading or writing.
     fn note_error(&mut self, error: &io::Error) {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         self.client = match error.kind() {

@@ -273,10 +273,10 @@ impl Entry {
             user: user.clone(),
             handler: *handler,
             stage: tracer.current_stage(),
-            received_bytes: progress.received_bytes(),
-            sent_bytes: progress.sent_bytes(),
-            status: progress.status(),
-            pid: progress.pid(),
+            received_bytes: progress.received_bytes.get(),
+            sent_bytes: progress.sent_bytes.get(),
+            status: Some(progress.status.get()).filter(|status| *status != 0),
+            pid: Some(progress.pid.get()).filter(|pid| *pid != 0),
         }
     }
 }

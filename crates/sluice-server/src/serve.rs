@@ -55,7 +55,7 @@ use sluice_http::fault::{Fault, ServerFault};
 use sluice_http::head;
 use sluice_http::progress::Progress;
 use sluice_http::protocol::Protocol;
-use sluice_http::request_stream::Incoming;
+use sluice_http::request_body::Incoming;
 use sluice_net::active_exchange::ActiveExchange;
 use sluice_net::connection::Connection;
 use sluice_net::service::HeadRefusal;

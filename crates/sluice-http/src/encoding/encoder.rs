@@ -71,7 +71,6 @@ impl Encoder {
         }
     }
 
-    /// Bytes of pending output.
     pub(crate) fn ready_bytes(&self) -> usize {
         match &self.0 {
             Kind::Brotli(writer) => writer.get_ref().len(),
@@ -80,7 +79,6 @@ impl Encoder {
         }
     }
 
-    /// Takes the pending output.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         std::mem::take(match &mut self.0 {
             Kind::Brotli(writer) => writer.get_mut(),

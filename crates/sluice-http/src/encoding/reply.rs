@@ -103,7 +103,6 @@ fn weaken_tag(fields: &mut HeaderMap) {
     }
 }
 
-/// Whether a field lists a word.
 fn lists(fields: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     let lines = fields.get_all(name).iter().filter_map(|line| line.to_str().ok());
     lines

@@ -12,30 +12,6 @@ use thiserror::Error;
 use crate::fault::detail::Detail;
 use crate::path_text::{Quoted, ShownPath};
 
-/// After this time a client may retry that found no room for its body.
-const STORED_BODIES_RETRY_AFTER: Duration = Duration::from_secs(5);
-
-/// After this time a client may retry when too many files are being sent.
-const FILES_RETRY_AFTER: Duration = Duration::from_secs(5);
-
-/// After this time a client may retry when too many passwords wait to be verified.
-const PASSWORDS_RETRY_AFTER: Duration = Duration::from_secs(2);
-
-/// After this time a client may retry when scripts keep their pipes locked.
-const PIPES_RETRY_AFTER: Duration = Duration::from_secs(5);
-
-/// After this time a client may retry when there is no launcher: it is started again at once, unless it fails repeatedly.
-const LAUNCHER_RETRY_AFTER: Duration = Duration::from_secs(2);
-
-/// After this time a client may retry when a directory or program is missing: a file system may be mounted soon.
-const MISSING_RETRY_AFTER: Duration = Duration::from_secs(30);
-
-/// After this time a client may retry when another process holds a lease on the file: one that means well has given it up by then.
-const LEASE_RETRY_AFTER: Duration = Duration::from_secs(2);
-
-/// After this time a client may retry when a file system did not answer.
-const SILENT_RETRY_AFTER: Duration = Duration::from_secs(10);
-
 /// A fault of the server. Large data is boxed, so that a result with a fault stays small.
 #[derive(Clone, Debug, Error)]
 pub enum ServerFault {
@@ -190,19 +166,22 @@ impl ServerFault {
         }
     }
 
+    /// After this time a client may try again.
     pub(super) fn retry_after(&self) -> Option<Duration> {
-        match self {
-            ServerFault::ListingsBusy(wait) => Some(*wait),
-            ServerFault::StoredBodiesFull(_) => Some(STORED_BODIES_RETRY_AFTER),
-            ServerFault::FilesBusy(_) => Some(FILES_RETRY_AFTER),
-            ServerFault::PasswordsBusy => Some(PASSWORDS_RETRY_AFTER),
-            ServerFault::PipesLocked | ServerFault::BuffersLocked => Some(PIPES_RETRY_AFTER),
-            ServerFault::NoLauncher(_) => Some(LAUNCHER_RETRY_AFTER),
-            ServerFault::Leased(_) => Some(LEASE_RETRY_AFTER),
-            ServerFault::Unanswered(_) => Some(SILENT_RETRY_AFTER),
-            ServerFault::Missing(_) | ServerFault::Closed(_) | ServerFault::NoEngine(_) => Some(MISSING_RETRY_AFTER),
-            _ => None,
-        }
+        let seconds = match self {
+            ServerFault::ListingsBusy(wait) => return Some(*wait),
+            ServerFault::StoredBodiesFull(_)
+            | ServerFault::FilesBusy(_)
+            | ServerFault::PipesLocked
+            | ServerFault::BuffersLocked => 5,
+            // A launcher is started again at once, unless it fails repeatedly; a process that means well has given up its lease by then.
+            ServerFault::PasswordsBusy | ServerFault::NoLauncher(_) | ServerFault::Leased(_) => 2,
+            ServerFault::Unanswered(_) => 10,
+            // A file system may be mounted soon.
+            ServerFault::Missing(_) | ServerFault::Closed(_) | ServerFault::NoEngine(_) => 30,
+            _ => return None,
+        };
+        Some(Duration::from_secs(seconds))
     }
 }
 

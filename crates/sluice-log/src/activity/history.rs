@@ -26,7 +26,6 @@ pub struct Sums {
     pub client_left: u64,
 }
 
-/// The recorded minutes.
 #[derive(Debug)]
 pub(super) struct History {
     /// The number of this server, so that it does not take itself for one that has crashed.
@@ -35,7 +34,6 @@ pub(super) struct History {
     ring: Option<RingFile>,
     /// Why the file is not used.
     problem: Option<String>,
-    /// The minutes that are not yet in the file.
     waiting: BTreeMap<u32, Minute>,
     /// The sums when the last minute was recorded, and when that was.
     recorded: Sums,
@@ -58,7 +56,6 @@ impl History {
         history
     }
 
-    /// Keeps the minutes in this file.
     pub(super) fn keep_in(&mut self, path: PathBuf, now: u64) {
         (self.path, self.ring) = (Some(path), None);
         self.write(now);

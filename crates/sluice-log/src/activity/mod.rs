@@ -15,7 +15,7 @@ mod ring_file;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -24,6 +24,7 @@ use sluice_report::activity::{Activity, Period};
 use crate::activity::history::History;
 pub use crate::activity::history::Sums;
 use crate::wait::lock_soon;
+use crate::wakeup::lock;
 
 /// How long the start of the server waits for the file, because a disk may hang.
 const START_TIMEOUT: Duration = Duration::from_secs(2);
@@ -73,22 +74,18 @@ impl Recorder {
         self.connections_max.fetch_max(connections, Ordering::Relaxed);
     }
 
-    /// The greatest numbers of the minute so far.
-    fn sample(&self, sums: Sums) -> Sample {
+    /// The greatest numbers of the minute so far, as `read` reads them.
+    fn sample(&self, sums: Sums, read: impl Fn(&AtomicU32) -> u32) -> Sample {
         Sample {
             sums,
-            in_progress_max: self.in_progress_max.load(Ordering::Relaxed),
-            connections_max: self.connections_max.load(Ordering::Relaxed),
+            in_progress_max: read(&self.in_progress_max),
+            connections_max: read(&self.connections_max),
         }
     }
 
-    /// Takes a sample as `sample` makes it, and begins the greatest numbers again.
-    fn take_sample(&self, sums: Sums) -> Sample {
-        Sample {
-            sums,
-            in_progress_max: self.in_progress_max.swap(0, Ordering::Relaxed),
-            connections_max: self.connections_max.swap(0, Ordering::Relaxed),
-        }
+    /// Records the minute, and begins the greatest numbers again.
+    fn record(&self, history: &mut History, seconds: u64, sums: Sums) {
+        history.record(seconds, &self.sample(sums, |max| max.swap(0, Ordering::Relaxed)));
     }
 
     /// The activity in a period that ends with the bar of second `end`, or now. May read the file, so it must not run on an event loop.
@@ -106,12 +103,8 @@ impl Recorder {
             };
             return Activity::new(period, end, &[], now, kept);
         };
-        let minutes = history.minutes(first, count, now, &self.sample(sums));
+        let minutes = history.minutes(first, count, now, &self.sample(sums, |max| max.load(Ordering::Relaxed)));
         Activity::new(period, end, &minutes, now, history.storage())
-    }
-
-    fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -119,7 +112,6 @@ impl Recorder {
 enum Command {
     /// Keep the minutes in this file, and say when it was opened.
     KeepIn(PathBuf, Sender<()>),
-    /// Note the stop, and end.
     Stop,
 }
 
@@ -174,14 +166,13 @@ impl Thread {
     }
 }
 
-/// The body of the thread: it waits for the end of each minute.
 fn run(recorder: &Recorder, sums: impl Fn() -> Sums, commands: &Receiver<Command>) {
     let mut clocks = (SystemTime::now(), Instant::now());
     loop {
         let command = commands.recv_timeout(rest_of_minute(SystemTime::now()));
         let now = SystemTime::now();
         report_clock_change(&mut clocks, now);
-        let mut history = recorder.history();
+        let mut history = lock(&recorder.history);
         let seconds = unix_seconds(now);
         match command {
             Ok(Command::KeepIn(file, has_opened)) => {
@@ -189,11 +180,11 @@ fn run(recorder: &Recorder, sums: impl Fn() -> Sums, commands: &Receiver<Command
                 let _ = has_opened.send(());
             }
             Err(RecvTimeoutError::Timeout) => {
-                history.record(seconds, &recorder.take_sample(sums()));
+                recorder.record(&mut history, seconds, sums());
                 history.write(seconds);
             }
             Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => {
-                history.record(seconds, &recorder.take_sample(sums()));
+                recorder.record(&mut history, seconds, sums());
                 return history.stop(seconds);
             }
         }

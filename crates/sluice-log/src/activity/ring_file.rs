@@ -37,7 +37,6 @@ const STOPPED: u32 = 2;
 const RECORD_LENGTH: u32 = 64;
 const CHECKSUM_AT: usize = RECORD_BYTES - 4;
 
-/// The bytes of the whole file.
 pub(super) const FILE_BYTES: u64 = (MINUTES as u64 + 1) * RECORD_BYTES as u64;
 
 /// How often a file that is replaced while it is opened is opened again.
@@ -46,7 +45,6 @@ const ATTEMPTS: usize = 4;
 /// The suffix that is added to the name of a file with other content.
 const DAMAGED_SUFFIX: &str = ".damaged";
 
-/// The open file, locked.
 #[derive(Debug)]
 pub(super) struct RingFile {
     file: File,
@@ -260,7 +258,6 @@ fn offset(number: usize) -> u64 {
     (number * RECORD_BYTES) as u64
 }
 
-/// Opens a file of this user, and locks it.
 fn open_checked(path: &Path) -> Result<File, String> {
     let shown = path.display();
     // NONBLOCK, because a FIFO of that name would hold the thread.

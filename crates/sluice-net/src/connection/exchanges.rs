@@ -45,12 +45,10 @@ impl Exchanges {
         self.head_bytes.set(0);
     }
 
-    /// Whether an exchange waits for the server.
     pub(crate) fn wait_for_server(&self) -> bool {
         self.waiting_on_server.get() > 0
     }
 
-    /// Counts bytes that were read.
     pub(crate) fn count_read(&self, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.head_bytes.set(self.head_bytes.get().saturating_add(bytes));

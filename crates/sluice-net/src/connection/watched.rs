@@ -25,7 +25,6 @@ impl Watched {
         self.tracer.borrow().clone()
     }
 
-    /// Whether somebody watches it.
     pub(crate) fn is_watched(&self) -> bool {
         !self.tracer.borrow().is_none()
     }

@@ -18,7 +18,7 @@ use http::Version;
 use sluice_files::foreign::{self, Answers};
 use sluice_http::path_text::path_of;
 use sluice_launch::NoAnswer;
-use sluice_report::connections::{Connection, ConnectionList, Count};
+use sluice_report::connections::{ConnectionList, Count};
 use sluice_report::requests::{ActiveRequest, RequestList, State};
 use sluice_report::scripts::{ProcessReport, Scripts};
 pub use sluice_script::report::Retired;
@@ -164,18 +164,13 @@ impl Operator {
                 continue;
             };
             report.open += worker.open;
-            add(
-                &mut states,
-                worker.states.into_iter().map(|(name, count)| (name.to_owned(), count)),
-            );
-            add(
-                &mut protocols,
-                worker
-                    .protocols
-                    .into_iter()
-                    .map(|(name, count)| (name.to_owned(), count)),
-            );
-            add(&mut tls, worker.tls);
+            for (sums, counts) in [
+                (&mut states, worker.states),
+                (&mut protocols, worker.protocols),
+                (&mut tls, worker.tls),
+            ] {
+                add(sums, counts.into_iter().map(|(name, count)| (name.to_owned(), count)));
+            }
             add(
                 &mut clients,
                 worker
@@ -183,16 +178,7 @@ impl Operator {
                     .into_iter()
                     .map(|(client, count)| (client.to_string(), count)),
             );
-            report
-                .oldest
-                .extend(worker.oldest.into_iter().map(|connection| Connection {
-                    client: connection.client.to_string(),
-                    age_ms: u64::from(connection.age_seconds) * 1000,
-                    state: connection.state.to_owned(),
-                    protocol: connection.protocol.to_owned(),
-                    tls: connection.tls,
-                    requests: connection.requests,
-                }));
+            report.oldest.extend(worker.oldest);
         }
         report
             .oldest

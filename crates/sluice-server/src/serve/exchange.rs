@@ -323,7 +323,7 @@ impl Exchange {
         };
         self.begin_response(response.body());
         self.entry.note_response(status, response.headers(), length);
-        self.progress.set_status(status.as_u16());
+        self.progress.status.set(status.as_u16());
         watched::response_head(self, response, length);
     }
 
@@ -335,7 +335,7 @@ impl Exchange {
     /// Counts bytes of the body that were handed to the connection.
     pub(crate) fn count(&mut self, bytes: usize) {
         self.entry.body_bytes += bytes as u64;
-        self.progress.count_sent(bytes);
+        self.progress.sent_bytes.update(|sent| sent + bytes as u64);
     }
 
     /// Notes whether the next chunk of the body is there. If not, the task that is polled here is woken by an order to end the exchange.
