@@ -9,7 +9,6 @@ const LIST_BYTES_MAX: usize = 4096;
 /// A quality value in thousandths, 0 to 1000 (RFC 9110 §12.4.2). Zero means "not acceptable".
 pub type QValue = u16;
 
-/// The quality value of an entry without one.
 const QVALUE_MAX: QValue = 1000;
 
 /// A media type in which the server can respond.
@@ -88,7 +87,6 @@ pub fn choose(fields: &HeaderMap, offered: &[MediaType], otherwise: MediaType) -
     }
 }
 
-/// The lines of Accept as one list, up to the limit.
 fn read(fields: &HeaderMap) -> String {
     let mut list = String::new();
     for line in lines(fields, header::ACCEPT) {

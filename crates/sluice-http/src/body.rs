@@ -78,7 +78,6 @@ impl Content {
     }
 
     /// Whether the bytes are in sealed memory.
-    #[must_use]
     pub fn is_sealed(&self) -> bool {
         self.sealed.is_some()
     }

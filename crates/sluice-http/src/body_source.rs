@@ -64,7 +64,6 @@ impl BodySource {
 /// A body that is passed on to one receiver, and perhaps to another after it.
 pub struct RepeatableBody {
     source: BodySource,
-    /// Bytes from the source that are not consumed yet.
     chunk: Bytes,
     /// The bytes that the receiver has consumed. `None` once the body cannot be repeated.
     /// Copied, because a chunk keeps the whole block alive that the connection was read into, and a client may send single bytes.
@@ -74,7 +73,6 @@ pub struct RepeatableBody {
 
 impl RepeatableBody {
     /// A body for one receiver: none of it is kept.
-    #[must_use]
     pub fn once(source: BodySource) -> RepeatableBody {
         RepeatableBody {
             source,
@@ -85,7 +83,6 @@ impl RepeatableBody {
     }
 
     /// A body for a receiver that may have ended meanwhile: until it shows a sign of life another can get the request.
-    #[must_use]
     pub fn repeatable(source: BodySource) -> RepeatableBody {
         RepeatableBody {
             kept: Some(Vec::new()),
@@ -94,7 +91,6 @@ impl RepeatableBody {
     }
 
     /// Whether another receiver can get the whole body.
-    #[must_use]
     pub fn is_repeatable(&self) -> bool {
         self.kept.is_some()
     }
@@ -105,13 +101,11 @@ impl RepeatableBody {
     }
 
     /// Bytes consumed by this receiver.
-    #[must_use]
     pub fn consumed(&self) -> u64 {
         self.consumed
     }
 
     /// Whether the next bytes are to come from the client.
-    #[must_use]
     pub fn awaits_client(&self) -> bool {
         self.chunk.is_empty() && matches!(self.source, BodySource::Client(_))
     }
@@ -144,7 +138,6 @@ impl RepeatableBody {
     }
 
     /// Begins again for another receiver. `None` if that is not possible.
-    #[must_use]
     pub fn rewind(self) -> Option<RepeatableBody> {
         // At most `KEPT_BYTES_MAX` and a chunk.
         let mut chunk = self.kept?;

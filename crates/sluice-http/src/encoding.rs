@@ -27,7 +27,6 @@ impl Encoding {
     pub const ALL: [Encoding; 3] = [Encoding::Brotli, Encoding::Zstd, Encoding::Gzip];
 
     /// The name in Content-Encoding and in settings.
-    #[must_use]
     pub fn token(self) -> &'static str {
         match self {
             Encoding::Brotli => "br",
@@ -37,7 +36,6 @@ impl Encoding {
     }
 
     /// The suffix of a precompressed file: `page.html.gz` beside `page.html`.
-    #[must_use]
     pub fn suffix(self) -> &'static str {
         match self {
             Encoding::Brotli => ".br",

@@ -36,7 +36,6 @@ pub struct ForwardedClient {
 }
 
 /// Reads the field `named` that a trusted proxy has sent: it wrote it, or appended to it. `is_trusted` says which addresses are those of proxies.
-#[must_use]
 pub fn read(named: ForwardedField, is_trusted: impl Fn(IpAddr) -> bool, fields: &HeaderMap) -> ForwardedClient {
     let mut forwarded = ForwardedClient::default();
     match named {

@@ -88,7 +88,6 @@ pub fn as_compared(host: &str) -> Option<Cow<'_, str>> {
 }
 
 /// The address that a host is, if it is not a name.
-#[must_use]
 pub fn address(host: &str) -> Option<IpAddr> {
     let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let address: Option<IpAddr> = literal.unwrap_or(host).parse().ok();
@@ -99,7 +98,6 @@ pub fn address(host: &str) -> Option<IpAddr> {
 }
 
 /// Whether a host is this machine for every client on it: `localhost`, a name below it (RFC 6761 §6.3), or a loopback address.
-#[must_use]
 pub fn is_local(host: &str) -> bool {
     const LOCALHOST: &str = "localhost";
     let last = host.rsplit('.').next().unwrap_or_default();

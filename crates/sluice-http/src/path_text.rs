@@ -20,14 +20,12 @@ const BASE: u32 = 0x10_FF00;
 const LEAD: u8 = 0xF4;
 
 /// The byte that a character represents. `None` for a character that stands for itself.
-#[must_use]
 pub fn byte_of(character: char) -> Option<u8> {
     let byte = u8::try_from(u32::from(character).checked_sub(BASE)?).ok()?;
     (byte >= 0x80).then_some(byte)
 }
 
 /// The text for the bytes of a path.
-#[must_use]
 pub fn text_of(bytes: Cow<'_, [u8]>) -> Cow<'_, str> {
     match bytes {
         Cow::Borrowed(bytes) => match str::from_utf8(bytes) {
@@ -43,7 +41,6 @@ pub fn text_of(bytes: Cow<'_, [u8]>) -> Cow<'_, str> {
 }
 
 /// The bytes of the path that a text stands for.
-#[must_use]
 pub fn bytes_of(text: &str) -> Cow<'_, [u8]> {
     if has_only_characters(text) {
         return Cow::Borrowed(text.as_bytes());
@@ -59,7 +56,6 @@ pub fn bytes_of(text: &str) -> Cow<'_, [u8]> {
 }
 
 /// The path that a text stands for.
-#[must_use]
 pub fn path_of(text: &str) -> Cow<'_, Path> {
     match bytes_of(text) {
         Cow::Borrowed(bytes) => Cow::Borrowed(Path::new(OsStr::from_bytes(bytes))),
@@ -68,13 +64,11 @@ pub fn path_of(text: &str) -> Cow<'_, Path> {
 }
 
 /// The text for the bytes of a path of files, as paths of requests have it.
-#[must_use]
 pub fn text_of_path(path: &Path) -> Cow<'_, str> {
     text_of(Cow::Borrowed(path.as_os_str().as_bytes()))
 }
 
 /// The text for a page: bytes that are not UTF-8 are shown as U+FFFD.
-#[must_use]
 pub fn shown(text: &str) -> Cow<'_, str> {
     if has_only_characters(text) {
         return Cow::Borrowed(text);

@@ -48,7 +48,6 @@ impl Progress {
     }
 
     /// The request body, if a part of it has not been received.
-    #[must_use]
     pub fn open_body(&self) -> Option<OpenBody> {
         let received = self.received_bytes.get();
         let open = self.open_body.get()?;
@@ -75,7 +74,6 @@ impl Progress {
     }
 
     /// Whether it was ordered to end.
-    #[must_use]
     pub fn is_ended(&self) -> bool {
         self.is_ended.get()
     }

@@ -190,7 +190,6 @@ impl RequestBody {
     }
 
     /// A request body without bytes, as after a local redirect.
-    #[must_use]
     pub fn none() -> RequestBody {
         let limits = BodyLimits {
             bytes_max: 0,

@@ -5,7 +5,7 @@ use std::io::{self, SeekFrom};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use sluice_membuf::{Budget, OverBudget, Reservation};
@@ -60,7 +60,6 @@ struct Spool {
 
 impl BodyStorage {
     /// Room for so many bytes, the larger bodies as files of this directory.
-    #[must_use]
     pub fn new(bytes_max: u64, directory: Arc<Path>) -> BodyStorage {
         BodyStorage {
             budget: Budget::new(bytes_max),
@@ -71,19 +70,7 @@ impl BodyStorage {
     /// Sets another bound and directory. Bodies that exceed it remain until they are dropped.
     pub fn apply(&self, bytes_max: u64, directory: Arc<Path>) {
         self.budget.set_bytes_max(bytes_max);
-        *self.lock_directory() = directory;
-    }
-
-    fn directory(&self) -> Arc<Path> {
-        Arc::clone(&self.lock_directory())
-    }
-
-    fn reservation(&self) -> Reservation {
-        Reservation::empty(&self.budget)
-    }
-
-    fn lock_directory(&self) -> MutexGuard<'_, Arc<Path>> {
-        self.directory.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.directory.lock().unwrap_or_else(PoisonError::into_inner) = directory;
     }
 }
 
@@ -91,7 +78,7 @@ impl RequestBody {
     /// Stores the whole body. Returns its length, too. The fault is the client's (as of `poll_chunk`) or the server's: there is no
     /// room for another body (503), or a file cannot be written.
     pub async fn store(mut self, storage: &BodyStorage) -> Result<(StoredBody, u64), Fault> {
-        let mut memory = InMemory::new(storage.reservation());
+        let mut memory = InMemory::new(Reservation::empty(&storage.budget));
         let last = loop {
             let Some(chunk) = self.chunk().await? else {
                 return Ok((memory.finish(), self.received()));
@@ -140,7 +127,7 @@ impl Spool {
     /// A new file that begins with the bytes in memory.
     async fn create(storage: &BodyStorage, memory: InMemory) -> Result<Spool, Fault> {
         let InMemory { bytes, mut reservation } = memory;
-        let directory = storage.directory();
+        let directory = Arc::clone(&storage.directory.lock().unwrap_or_else(PoisonError::into_inner));
         let created = spawn_blocking(move || tempfile::tempfile_in(directory)).await;
         let file = created
             .map_err(io::Error::other)

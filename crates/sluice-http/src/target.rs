@@ -78,7 +78,6 @@ pub enum TargetProblem {
 
 impl TargetError {
     /// For results: boxed, because it is rare and large.
-    #[must_use]
     pub fn boxed(target: &str, problem: TargetProblem) -> Box<TargetError> {
         Box::new(TargetError {
             target: target.into(),

@@ -29,13 +29,11 @@ impl Now {
     }
 }
 
-/// Seconds since 1970.
 pub(crate) fn second_of(time: SystemTime) -> i64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or_default()
 }
 
-/// The time zone of a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Zone {
     /// The server's own, as in Apache's logs.
@@ -46,7 +44,6 @@ pub(crate) enum Zone {
 struct Clock {
     zone: TimeZone,
     texts: Vec<Text>,
-    /// The index of the text to be replaced next.
     oldest: usize,
 }
 

@@ -27,7 +27,6 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// Notes that writing has failed.
     pub(crate) fn begin(&mut self, error: &io::Error, now: Now) {
         self.failure = Some(error.to_string());
         self.failed_at = Some(now.instant);
@@ -42,7 +41,6 @@ impl Failures {
         }
     }
 
-    /// Whether another attempt to write is due.
     pub(crate) fn is_retry_due(&self, now: Now) -> bool {
         has_passed(RETRY, self.failed_at, now)
     }

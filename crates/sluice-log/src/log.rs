@@ -23,7 +23,6 @@ pub struct SiteLog {
     site: Arc<str>,
     /// The format of the lines.
     pub format: Arc<LogFormat>,
-    /// `None` if the log is off.
     file: Option<Arc<LogFile>>,
 }
 
@@ -49,7 +48,6 @@ impl SiteLog {
     }
 
     /// A line as it would be written, without its newline.
-    #[must_use]
     pub fn text(&self, line: &Line<'_>) -> String {
         let mut bytes = Vec::new();
         line::write(&mut bytes, &self.format, &self.site, line);

@@ -21,7 +21,6 @@ pub(crate) struct LogFile {
     wakeup: Arc<Wakeup>,
     /// Only the thread writes to it; others hold the lock only to read or set a value.
     pub(crate) sink: Mutex<Sink>,
-    /// Where its lines can be read.
     pub(crate) source: Arc<LogSource>,
 }
 

@@ -92,7 +92,6 @@ pub(crate) fn rotate_out(path: &Path, open: &File, stamp: &str, first: u32) -> i
     ))
 }
 
-/// Renames without replacing an existing file.
 fn rename_to_free(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         // The file system does not support that (renameat2(2)); no other program creates such names.
@@ -134,7 +133,6 @@ pub(crate) fn remove_oldest(path: &Path, keep: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// The file that was rotated last, if there is one.
 pub(crate) fn newest(path: &Path) -> Option<PathBuf> {
     let (directory, own) = (path.parent()?, path.file_name()?);
     let names = fs::read_dir(directory).ok()?.flatten().map(|entry| entry.file_name());

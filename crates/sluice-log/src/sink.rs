@@ -47,7 +47,6 @@ pub(crate) struct Sink {
     pub(crate) failures: Failures,
 }
 
-/// The name that was last given to a rotated file.
 #[derive(Default)]
 struct LastRotation {
     stamp: String,
@@ -100,7 +99,6 @@ impl Sink {
         }
     }
 
-    /// Whether lines wait because they could not be written.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -173,7 +171,6 @@ impl Sink {
         }
     }
 
-    /// Reports failures, once per interval.
     pub(crate) fn report(&mut self, now: Now) {
         if self.failures.is_report_due(now) {
             self.failures.report(&self.name(), now);
@@ -245,7 +242,6 @@ impl Sink {
         }
     }
 
-    /// Renames the file and opens another.
     fn rotate(&mut self) -> io::Result<()> {
         let LogTarget::File(path) = &self.target else {
             return Ok(());
@@ -334,7 +330,6 @@ pub fn check_open(path: &Path) -> io::Result<()> {
     open_append(path).map(drop)
 }
 
-/// Why this process has no permission for a file, if that is known.
 fn refused(path: &Path, error: io::Error) -> io::Error {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     let why = match fs::metadata(path) {

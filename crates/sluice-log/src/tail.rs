@@ -84,7 +84,6 @@ pub struct Tail {
     pub note: Option<String>,
 }
 
-/// Some bytes of a log.
 struct Content {
     bytes: Vec<u8>,
     /// Whether they begin with the first line of the log.

@@ -7,7 +7,6 @@ use std::time::Duration;
 /// How long the thread waits after a write before it looks for more lines, so that lines collect.
 const COLLECT: Duration = Duration::from_millis(10);
 
-/// Commands given to the thread since it last looked.
 #[derive(Default)]
 pub(crate) struct Commands {
     /// Reopen all files under their names.
@@ -32,7 +31,6 @@ pub(crate) struct Wakeup {
 }
 
 impl Wakeup {
-    /// Gives the thread a command.
     pub(crate) fn send(&self, command: impl FnOnce(&mut Commands)) {
         command(&mut lock(&self.commands));
         self.wake.notify_one();

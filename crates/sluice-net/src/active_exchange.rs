@@ -15,7 +15,6 @@ pub struct ActiveExchange {
     connection: Rc<Connection>,
     body: OutgoingBody,
     is_waiting_on_server: bool,
-    /// Whether the response is the events of a watch.
     carries_watch: bool,
 }
 
@@ -121,7 +120,6 @@ pub struct ExchangeHandle {
 
 impl ExchangeHandle {
     /// The number of the listener that accepted its connection.
-    #[must_use]
     pub fn listener(&self) -> usize {
         self.connection.peer.listener()
     }

@@ -41,9 +41,7 @@ pub struct Addresses {
 
 struct Numbered {
     configured: ListenAddress,
-    /// The address with the port that the system chose.
     address: ListenAddress,
-    /// Whether it is removed.
     closing: watch::Sender<bool>,
 }
 
@@ -179,8 +177,8 @@ impl Change {
     /// Adds an address. Returns its number.
     fn add(&mut self, bound: Bound, workers: usize) -> Result<usize, String> {
         let numbered = Numbered {
-            configured: bound.configured().clone(),
-            address: bound.address().clone(),
+            configured: bound.configured.clone(),
+            address: bound.address.clone(),
             closing: watch::Sender::new(false),
         };
         let refuse = |error| format!("listen on {}: {error}", numbered.address);

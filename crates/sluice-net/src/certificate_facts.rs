@@ -25,7 +25,6 @@ pub struct CertificateFacts {
 
 /// The facts about each certificate of a configuration, in the order of addresses and then of sites. One that cannot be read is left out, because
 /// the server does not start with it.
-#[must_use]
 pub fn certificate_facts(settings: &Settings) -> Vec<CertificateFacts> {
     let mut found: Vec<CertificateFacts> = Vec::new();
     for identity in identities(settings) {
@@ -39,7 +38,6 @@ pub fn certificate_facts(settings: &Settings) -> Vec<CertificateFacts> {
 }
 
 /// The hosts of sites for which clients would get a certificate of other hosts, a line for each.
-#[must_use]
 pub fn uncovered_hosts(settings: &Settings) -> Vec<String> {
     let mut lines = Vec::new();
     for listen in &settings.listen {
@@ -69,7 +67,6 @@ pub fn uncovered_hosts(settings: &Settings) -> Vec<String> {
 
 /// Certificate files without the intermediate certificates that clients need, a line for each: the authority names the address of its own certificate in them
 /// (RFC 5280 §4.2.2.1), as public ones do whose root does not sign servers itself, and the file has no other certificate.
-#[must_use]
 pub fn incomplete_chains(settings: &Settings) -> Vec<String> {
     let mut lines = Vec::new();
     for identity in identities(settings) {
@@ -118,7 +115,6 @@ fn identities(settings: &Settings) -> impl Iterator<Item = &IdentitySettings> {
     of_addresses.chain(settings.sites.iter().filter_map(|site| site.identity.as_ref()))
 }
 
-/// Host names for a message.
 fn shown(hosts: &[String]) -> String {
     const SHOWN_MAX: usize = 5;
     match hosts.len() {

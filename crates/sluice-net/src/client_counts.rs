@@ -24,7 +24,6 @@ pub(crate) struct Counted {
 
 impl ClientCounts {
     /// Counts with a limit of connections for each client; 0 counts nothing.
-    #[must_use]
     pub fn new(connections_max: u32) -> ClientCounts {
         ClientCounts {
             connections_max,
@@ -60,7 +59,6 @@ impl Drop for Counted {
     }
 }
 
-/// The address that stands for a client.
 pub(crate) fn network_of(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> IPV6_HOST_BITS << IPV6_HOST_BITS).into(),

@@ -22,7 +22,6 @@ const FULL_BYTES: usize = 128 << 10;
 /// A write of more than this reserves the full memory at once; smaller ones let it grow.
 const SMALL_BYTES: usize = 8 << 10;
 
-/// The bytes that wait to be drained, and their socket.
 pub(crate) struct WriteCoalescer {
     connection: Rc<Connection>,
     stream: SharedStream,
@@ -34,12 +33,11 @@ pub(crate) struct WriteCoalescer {
     encrypted: usize,
 }
 
-/// The stream that hyper writes to.
 pub(crate) struct CoalescedStream(pub Rc<RefCell<WriteCoalescer>>);
 
 impl WriteCoalescer {
     pub(crate) fn new(stream: Rc<RefCell<ClientStream>>, connection: Rc<Connection>) -> WriteCoalescer {
-        let is_tls = stream.borrow_mut().prepare_encrypt();
+        let is_tls = stream.borrow_mut().transport.prepare_encrypt();
         WriteCoalescer {
             connection,
             stream: SharedStream {
@@ -60,7 +58,6 @@ impl WriteCoalescer {
         drained
     }
 
-    /// Counts the memory that the waiting bytes use.
     fn count(&self) {
         let bytes = self.waiting.len() - self.sent + self.encrypted;
         self.connection.outgoing.set_coalesced(bytes);

@@ -76,7 +76,6 @@ impl Connection {
         }
     }
 
-    /// A connection of no worker.
     #[cfg(test)]
     pub(crate) fn alone() -> Rc<Connection> {
         let budget = Rc::new(SendBudget::new(1 << 20));
@@ -158,7 +157,6 @@ impl Connection {
         Some(request)
     }
 
-    /// Whether the connection closes for another one.
     pub(crate) fn makes_room(&self) -> bool {
         self.close_request.get() == Some(CloseRequest::MakeRoom)
     }

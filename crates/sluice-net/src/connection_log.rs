@@ -11,6 +11,8 @@ use crate::connection::Connection;
 /// Lines of one kind in an interval.
 const LINES_MAX: u32 = 1;
 
+const REFUSED: &str = "connections closed before their first request";
+
 #[derive(Default)]
 pub(crate) struct ConnectionLog {
     slow: RateLimitedLog,
@@ -19,6 +21,8 @@ pub(crate) struct ConnectionLog {
     used_memory: RateLimitedLog,
     accept_failed: RateLimitedLog,
     sent_descriptors: RateLimitedLog,
+    /// Connections that are closed before their first request.
+    refused: RateLimitedLog,
 }
 
 impl ConnectionLog {
@@ -73,6 +77,15 @@ impl ConnectionLog {
         }
     }
 
+    /// Whether a line about a connection that is closed before its first request may be logged. It counts the line otherwise.
+    pub(crate) fn admits_refusal(&self, lines_max: u32) -> bool {
+        let now = Instant::now();
+        if let Some(suppressed) = self.refused.take_due(RateLimitedLog::INTERVAL, now) {
+            tracing::warn!("{REFUSED}: {suppressed}");
+        }
+        self.refused.admits(lines_max, RateLimitedLog::INTERVAL, now)
+    }
+
     /// Logs the counts of intervals that are over. The worker calls this once a second.
     pub(crate) fn log_due(&self) {
         self.log_suppressed(|limited| limited.take_due(RateLimitedLog::INTERVAL, Instant::now()));
@@ -95,6 +108,7 @@ impl ConnectionLog {
                 &self.sent_descriptors,
                 "connections on unix sockets closed because their clients send descriptors",
             ),
+            (&self.refused, REFUSED),
         ];
         for (limited, kind) in kinds {
             if let Some(suppressed) = take(limited) {

@@ -34,7 +34,6 @@ pub struct WorkerConnections {
 
 impl WorkerNet {
     /// The connections of the worker.
-    #[must_use]
     pub fn connections(&self) -> WorkerConnections {
         let mut counts = WorkerConnections::default();
         let mut oldest: BinaryHeap<u32> = BinaryHeap::new();

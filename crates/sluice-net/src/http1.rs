@@ -23,7 +23,7 @@ use crate::close_reason::CloseReason;
 use crate::connection::Connection;
 use crate::fairness::ExchangeTurn;
 use crate::half_close::{HalfClose, Step};
-use crate::http_connection::{Cause, HttpConnection};
+use crate::http_connection::HttpConnection;
 use crate::monitor::{Action, ConnectionMonitor};
 use crate::service::{HeadRefusal, Service};
 use crate::stream::{ClientSide, SharedStream};
@@ -44,7 +44,11 @@ pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<He
             Ok(Outcome::Idle) if wait_for_more(http).await => {}
             Ok(Outcome::HeadTimedOut) if http.slot.exchanges.has_part_of_head() => {
                 http.slot.close_because(CloseReason::HeadTimedOut);
-                return Some(head_timed_out());
+                return Some(HeadRefusal {
+                    status: StatusCode::REQUEST_TIMEOUT,
+                    reason: "incomplete after the time limit".to_owned(),
+                    is_answered: false,
+                });
             }
             Ok(outcome) => {
                 http.slot.close_because(reason_of_end(http, outcome));
@@ -57,8 +61,10 @@ pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<He
                 } else {
                     // The client left, or a response was aborted: its exchange has logged that.
                     tracing::debug!("connection from {}: {error}", http.slot.peer.endpoints().client);
-                    let cause = if error.is_user() { Cause::Body } else { Cause::Other };
-                    http.slot.close_because(http.reason_of_error(&error, cause));
+                    http.slot.close_because(match error.is_user() {
+                        true => CloseReason::Aborted,
+                        false => http.reason_of_error(&error),
+                    });
                 }
                 return refusal;
             }
@@ -207,14 +213,6 @@ fn wait_for_more<S: Service>(http: &HttpConnection<S>) -> impl Future<Output = b
 /// hyper's message for a target of more than 64 KiB. It answers that with 414 and a large head with 431, but its error
 /// tells the two apart only by this text; without it the log would have 431 for both.
 const TARGET_TOO_LONG: &str = "URI too long";
-
-fn head_timed_out() -> HeadRefusal {
-    HeadRefusal {
-        status: StatusCode::REQUEST_TIMEOUT,
-        reason: "incomplete after the time limit".to_owned(),
-        is_answered: false,
-    }
-}
 
 /// The refusal of a head. `None` if the error is not about a head.
 fn refusal_of(error: &hyper::Error) -> Option<HeadRefusal> {

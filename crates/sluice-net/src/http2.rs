@@ -17,7 +17,6 @@ use http::{Method, Request};
 use hyper::rt::Executor;
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
-use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use sluice_http::request_body::Incoming;
 use sluice_http::tasks::Tasks;
@@ -27,14 +26,13 @@ use sluice_watch::Item;
 use crate::close_reason::CloseReason;
 use crate::coalescer::{CoalescedStream, WriteCoalescer};
 use crate::connection::{CloseRequest, Connection};
-use crate::http_connection::{Cause, HttpConnection};
+use crate::http_connection::HttpConnection;
 use crate::monitor::{Action, ConnectionMonitor};
 use crate::outgoing::{Delivery, STREAMS_MAX};
 use crate::send_allowance::ClientWait;
 use crate::service::Service;
 use crate::stream::ClientSide;
-use crate::tunnel::{self, Answering, Tunnel};
-use crate::worker_net::WorkerNet;
+use crate::tunnel::{self, Answering};
 
 /// Bytes that a client may send of one body before they are read, and of all bodies of a connection.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
@@ -162,9 +160,15 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
     let service = {
         let (net, service, connection) = (Rc::clone(net), Rc::clone(service), Rc::clone(connection));
         service_fn(move |mut request: Request<Incoming>| {
-            let mut switching = begin_switch(&net, &mut request);
-            let answer = service.serve(&connection, request);
-            Answering::new(answer, move |tunnel| switch(&mut switching, tunnel))
+            // The request may become a tunnel (RFC 8441 §4), which a task runs on its stream once the response is sent.
+            let is_connect = *request.method() == Method::CONNECT;
+            let mut switching = is_connect.then(|| (Rc::clone(&net), hyper::upgrade::on(&mut request)));
+            Answering::new(service.serve(&connection, request), move |tunnel| {
+                if let Some((net, upgrade)) = switching.take() {
+                    let tasks = net.tasks.clone();
+                    tasks.spawn(tunnel::run_on_stream(net, upgrade, tunnel));
+                }
+            })
         })
     };
     let coalescer = Rc::new(RefCell::new(WriteCoalescer::new(
@@ -230,23 +234,8 @@ fn reason_of_end<S: Service>(
         Err(error) => {
             let client = http.slot.peer.endpoints().client;
             tracing::debug!("connection from {client}: {error}");
-            http.reason_of_error(&*error, Cause::Other)
+            http.reason_of_error(&*error)
         }
-    }
-}
-
-/// A request that may become a tunnel: its worker, and its stream once the response is sent.
-type Switching = Option<(Rc<WorkerNet>, OnUpgrade)>;
-
-/// Prepares for a tunnel if the request may become one (RFC 8441 §4).
-fn begin_switch(net: &Rc<WorkerNet>, request: &mut Request<Incoming>) -> Switching {
-    (*request.method() == Method::CONNECT).then(|| (Rc::clone(net), hyper::upgrade::on(request)))
-}
-
-fn switch(switching: &mut Switching, tunnel: Box<dyn Tunnel>) {
-    if let Some((net, upgrade)) = switching.take() {
-        let tasks = net.tasks.clone();
-        tasks.spawn(tunnel::run_on_stream(net, upgrade, tunnel));
     }
 }
 

@@ -20,15 +20,6 @@ pub(crate) struct HttpConnection<S> {
     pub slot: Slot,
 }
 
-/// The cause of an error of a connection.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// The body of a response, which was aborted.
-    Body,
-    /// The client, the network or a rule of the protocol.
-    Other,
-}
-
 impl<S: Service> HttpConnection<S> {
     /// Has it looked up who watches the connection, if a watch has come or gone. To be called before bytes are read or written.
     pub(crate) fn join_watches(&self) {
@@ -37,13 +28,12 @@ impl<S: Service> HttpConnection<S> {
         }
     }
 
-    /// Why the connection ends with this error, which is noted. It may be that a response was aborted.
-    pub(crate) fn reason_of_error(&self, error: &dyn Error, cause: Cause) -> CloseReason {
-        match (cause, self.stream.borrow().client) {
-            (Cause::Body, _) => CloseReason::Aborted,
-            (_, ClientSide::Closed) => CloseReason::ClientClosed,
-            (_, ClientSide::Reset) => CloseReason::ClientReset,
-            (Cause::Other, ClientSide::Open) => {
+    /// Why the connection ends with this error, which is noted if it is not the client's leave.
+    pub(crate) fn reason_of_error(&self, error: &dyn Error) -> CloseReason {
+        match self.stream.borrow().client {
+            ClientSide::Closed => CloseReason::ClientClosed,
+            ClientSide::Reset => CloseReason::ClientReset,
+            ClientSide::Open => {
                 connection_events::note_error(&self.slot, error);
                 CloseReason::Error
             }

@@ -64,13 +64,13 @@ struct ListenerKind {
 /// The listening sockets of one address.
 pub struct Bound {
     /// One for each worker, or fewer, which workers share.
-    sockets: Vec<OwnedFd>,
+    pub sockets: Vec<OwnedFd>,
     /// The configured address.
-    configured: ListenAddress,
+    pub configured: ListenAddress,
     /// The same, with the port that the system chose.
-    address: ListenAddress,
-    /// The file of a unix socket.
-    file: Option<SocketFile>,
+    pub address: ListenAddress,
+    /// The file of a unix socket, which is removed with these sockets.
+    pub file: Option<SocketFile>,
 }
 
 /// The listeners of one address, for each worker.
@@ -141,12 +141,6 @@ impl Bound {
         })
     }
 
-    /// Whether the file of a unix socket is removed with these sockets.
-    #[must_use]
-    pub fn owns_file(&self) -> bool {
-        self.file.is_some()
-    }
-
     /// Removes the file of a unix socket with these sockets, as the process did that has bound them. Without a file there is nothing to remove.
     ///
     /// # Errors
@@ -156,24 +150,6 @@ impl Bound {
             self.file = SocketFile::of(path, socket.try_clone()?).ok();
         }
         Ok(self)
-    }
-
-    /// The configured address.
-    #[must_use]
-    pub fn configured(&self) -> &ListenAddress {
-        &self.configured
-    }
-
-    /// The address, with the port that the system chose.
-    #[must_use]
-    pub fn address(&self) -> &ListenAddress {
-        &self.address
-    }
-
-    /// The sockets.
-    #[must_use]
-    pub fn sockets(&self) -> &[OwnedFd] {
-        &self.sockets
     }
 
     /// The listeners of each worker: every socket has one at least, and every worker has one.

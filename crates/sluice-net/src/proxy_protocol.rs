@@ -60,7 +60,7 @@ pub(crate) async fn receive(
     } else {
         "not from a proxy that proxy_protocol names".to_owned()
     };
-    if net.admits_refusal(limits.log_lines_max) {
+    if net.log.admits_refusal(limits.log_lines_max) {
         let peer = if endpoints.is_unix {
             "a unix socket".to_owned()
         } else {

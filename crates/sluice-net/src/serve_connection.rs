@@ -57,14 +57,18 @@ impl<S: Service> Accepted<S> {
         self.service.limits()
     }
 
-    fn into_http(self, transport: Transport) -> HttpConnection<S> {
+    fn speaks(self, transport: Transport, is_http2: bool) -> Stage<S> {
         let Accepted { net, service, slot } = self;
         let stream = ClientStream::new(transport, Rc::clone(&slot));
-        HttpConnection {
+        let http = HttpConnection {
             net,
             service,
             stream: Rc::new(RefCell::new(stream)),
             slot,
+        };
+        match is_http2 {
+            true => Stage::Http2(http),
+            false => Stage::Http1(http),
         }
     }
 }
@@ -119,21 +123,6 @@ enum Stage<S> {
     Closed,
 }
 
-#[derive(Clone, Copy)]
-enum HttpVersion {
-    Http1,
-    Http2,
-}
-
-impl<S> Stage<S> {
-    fn http(http: HttpConnection<S>, version: HttpVersion) -> Stage<S> {
-        match version {
-            HttpVersion::Http1 => Stage::Http1(http),
-            HttpVersion::Http2 => Stage::Http2(http),
-        }
-    }
-}
-
 fn begin<S: Service>(accepted: Accepted<S>, mut socket: Socket, listener: usize) -> Stage<S> {
     let mut protocol = accepted.net.listener_protocol(listener);
     accepted.slot.peer.listener.set(listener);
@@ -164,22 +153,18 @@ fn begin_http<S: Service>(accepted: Accepted<S>, mut socket: Socket, protocol: L
             let Some(transport) = handshake(&accepted.net, &limits, &accepted.slot, socket, tls).await else {
                 return Stage::Closed;
             };
-            let version = if transport.is_http2() {
-                HttpVersion::Http2
-            } else {
-                HttpVersion::Http1
-            };
-            Stage::http(accepted.into_http(transport), version)
+            let is_http2 = transport.is_http2();
+            accepted.speaks(transport, is_http2)
         })),
         None if protocol.http2 => Stage::Opening(Box::pin(async move {
             let limit = accepted.limits().head_timeout;
-            let Some(version) = peek_version(limit, &mut socket).await else {
+            let Some(is_http2) = peek_version(limit, &mut socket).await else {
                 accepted.slot.close_because(CloseReason::NothingSent);
                 return Stage::Closed;
             };
-            Stage::http(accepted.into_http(Transport::Clear(socket)), version)
+            accepted.speaks(Transport::Clear(socket), is_http2)
         })),
-        None => Stage::Http1(accepted.into_http(Transport::Clear(socket))),
+        None => accepted.speaks(Transport::Clear(socket), false),
     }
 }
 
@@ -225,7 +210,7 @@ async fn handshake(
 fn log_failure(net: &WorkerNet, limits: &Limits, client: SocketAddr, error: &io::Error) {
     match tls_info::client_certificate_error(error) {
         // Logged at `info`, because such failures are rare and the client learns only that it was refused.
-        Some(reason) if net.admits_refusal(limits.log_lines_max) => {
+        Some(reason) if net.log.admits_refusal(limits.log_lines_max) => {
             let fix = client_certificates::fix(reason);
             tracing::info!("connection from {client}: client certificate: {error}{fix}");
         }
@@ -242,8 +227,8 @@ async fn encrypt(connection: &Connection, socket: Socket, tls: &ListenerTls) -> 
         // The handshake is done once.
         let _ = connection.peer.certificate.set(Box::new(shown));
     }
-    if let Some(tls_info) = transport.tls_info() {
-        let _ = connection.peer.tls_info.set(Rc::new(tls_info));
+    if let Some(state) = transport.tls() {
+        let _ = connection.peer.tls_info.set(Rc::new(tls_info::describe(state)));
     }
     Ok(transport)
 }
@@ -264,22 +249,22 @@ async fn answer_http_in_clear(mut socket: Socket) {
 }
 
 /// Finds out in clear text whether a client begins with HTTP/2. `None` if it sends nothing in time, or closes.
-async fn peek_version(limit: Duration, socket: &mut Socket) -> Option<HttpVersion> {
+async fn peek_version(limit: Duration, socket: &mut Socket) -> Option<bool> {
     timeout(limit, peek_preface(socket)).await.ok().flatten()
 }
 
-/// Finds out the version as `peek_version` does, without a time limit. Waits while all bytes may belong to `PREFACE`, as those of POST do.
-async fn peek_preface(socket: &mut Socket) -> Option<HttpVersion> {
+/// Finds that out without a time limit. Waits while all bytes may belong to `PREFACE`, as those of POST do.
+async fn peek_preface(socket: &mut Socket) -> Option<bool> {
     let mut first = [0; PREFACE.len()];
     loop {
         let peeked = poll_fn(|context| socket.poll_peek(context, &mut first)).await.ok()?;
         match first.get(..peeked)? {
             [] => return None,
-            PREFACE => return Some(HttpVersion::Http2),
+            PREFACE => return Some(true),
             begun if PREFACE.starts_with(begun) && socket.client_end() == ClientEnd::Open => {
                 tokio::time::sleep(PEEK_INTERVAL).await;
             }
-            _ => return Some(HttpVersion::Http1),
+            _ => return Some(false),
         }
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct SharedStream {
 }
 
 pub(crate) struct ClientStream {
-    transport: Transport,
+    pub(crate) transport: Transport,
     connection: Rc<Connection>,
     /// The time since which a write waits for the client to make room.
     waiting_since: Option<Instant>,
@@ -238,11 +238,6 @@ impl ClientStream {
             return;
         }
         self.transport.socket_mut().linger().await;
-    }
-
-    /// Prepares for `encrypt_chunks`. False in clear text, where it must not be called.
-    pub(crate) fn prepare_encrypt(&mut self) -> bool {
-        self.transport.prepare_encrypt()
     }
 
     /// Encrypts the chunks as records, which the next write or flush sends. The caller limits their number.

@@ -295,7 +295,7 @@ fn out_of_date(certificate: &[u8]) -> Option<String> {
 }
 
 /// The certificates of sites, by host.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct SiteKeys {
     exact: HashMap<String, Arc<CertifiedKey>>,
     /// Certificates by the part of the host after the `*`, with its dot.
@@ -342,15 +342,10 @@ impl SiteKeys {
 }
 
 /// Chooses the certificate for a client of one listener.
+#[derive(Debug)]
 struct Resolver {
     sites: Arc<SiteKeys>,
     default: Arc<CertifiedKey>,
-}
-
-impl fmt::Debug for Resolver {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Resolver").finish_non_exhaustive()
-    }
 }
 
 impl ResolvesServerCert for Resolver {

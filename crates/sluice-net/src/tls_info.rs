@@ -21,7 +21,6 @@ pub(crate) fn client_certificate_error(error: &io::Error) -> Option<&rustls::Err
     }
 }
 
-/// Describes a connection after its handshake.
 pub(crate) fn describe(connection: &ServerConnection) -> TlsInfo {
     let mut variables = vec![
         ("SSL_PROTOCOL", protocol(connection).to_owned()),

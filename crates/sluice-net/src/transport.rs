@@ -7,14 +7,12 @@ use std::task::{Context, Poll, ready};
 
 use rustls::ServerConnection;
 use rustls::server::Acceptor;
-use sluice_http::endpoints::TlsInfo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use crate::socket::Socket;
 use crate::tls::{ENCRYPTED_BYTES_MAX, HandshakeConfig, ListenerTls};
-use crate::tls_info;
 
 /// A socket, or TLS on it. Its users see plaintext.
 pub(crate) enum Transport {
@@ -69,11 +67,6 @@ impl Transport {
             Transport::Clear(_) => None,
             Transport::Tls(stream) => Some(stream.get_ref().1),
         }
-    }
-
-    /// The result of the handshake. `None` in clear text.
-    pub(crate) fn tls_info(&self) -> Option<TlsInfo> {
-        self.tls().map(tls_info::describe)
     }
 
     pub(crate) fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

@@ -21,7 +21,7 @@ use sluice_settings::limits::Limits;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::close_reason::CloseReason;
-use crate::http_connection::{Cause, HttpConnection};
+use crate::http_connection::HttpConnection;
 use crate::monitor::{Action, ConnectionMonitor};
 use crate::service::{Answered, Service};
 use crate::stream::SharedStream;
@@ -102,7 +102,7 @@ pub(crate) async fn run_on_connection<S: Service>(http: &HttpConnection<S>, mut 
             Ok(()) => CloseReason::TunnelEnded,
             Err(error) => {
                 connection.abort();
-                http.reason_of_error(&error, Cause::Other)
+                http.reason_of_error(&error)
             }
         })
     })

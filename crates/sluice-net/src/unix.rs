@@ -138,7 +138,6 @@ fn remove_abandoned(path: &Path, address: &SockAddr) -> io::Result<()> {
     }
 }
 
-/// The error for a file on which a process listens.
 fn taken(client: &Socket) -> io::Error {
     match rustix::net::sockopt::socket_peercred(client) {
         Ok(listener) => {

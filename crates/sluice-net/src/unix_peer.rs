@@ -12,7 +12,6 @@ use sluice_launch::{Passing, UNKNOWN_USER, close_socket_elsewhere, passing, rece
 
 use crate::connection_log::ConnectionLog;
 
-/// A client that can send descriptors.
 pub(crate) struct UnixPeer {
     user: u32,
     log: Rc<ConnectionLog>,

@@ -23,7 +23,6 @@ use crate::stream::STATUS_LINE;
 /// The end of the first line of each request of HTTP/1, before its minor version.
 const VERSION: &[u8] = b" HTTP/1.";
 
-/// The bytes of a watched connection.
 #[derive(Default)]
 pub(crate) struct WatchedBytes {
     received: Side,
@@ -39,7 +38,6 @@ const OF_CONNECTION: Items = Items::of(&[Item::Octets, Item::Http2]);
 /// Work for a frame that is noted, in bytes that could be scanned meanwhile.
 const FRAME_CHARGE: usize = 256;
 
-/// One direction.
 #[derive(Default)]
 enum Side {
     /// Bytes of it were missed.
@@ -52,7 +50,6 @@ enum Side {
 }
 
 impl WatchedBytes {
-    /// Waits until more bytes of the connection may be scanned.
     pub(crate) fn poll_pause(&mut self, connection: &Connection, context: &mut Context<'_>) -> Poll<()> {
         // Bytes that are not scanned need not wait.
         let is_wanted = |tracer: &Tracer| Wanted::of(connection, tracer).is_some();
@@ -168,7 +165,6 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// `None` if nobody wants anything.
     fn of(connection: &Connection, tracer: &Tracer) -> Option<Wanted> {
         let is_http2 = connection.outgoing.is_http2.get();
         let octets = !is_http2 && tracer.wants(Item::Octets) && !connection.watched.skips_octets.get();
@@ -242,7 +238,6 @@ impl Side {
     }
 }
 
-/// Notes the frames in some bytes.
 fn note_frames(reader: &mut FrameReader, tracer: &Tracer, direction: Direction, bytes: &[u8]) {
     let had_preface = !reader.has_no_preface();
     for frame in reader.read(bytes) {
@@ -257,7 +252,6 @@ fn note_frames(reader: &mut FrameReader, tracer: &Tracer, direction: Direction, 
     }
 }
 
-/// Notes that bytes are not shown.
 fn note_missed(tracer: &Tracer, wanted: &Wanted, direction: Direction) {
     let item = if wanted.octets { Item::Octets } else { Item::Http2 };
     let begins = if wanted.is_http2 { "frame" } else { "message" };

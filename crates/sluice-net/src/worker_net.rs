@@ -3,11 +3,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use sluice_http::endpoints::Endpoints;
-use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::tasks::Tasks;
 use sluice_settings::rule::ClientCertificate;
 use sluice_watch::{Hub, TracedAttributes, Tracer, WorkerHub};
@@ -30,8 +28,6 @@ pub struct WorkerNet {
     /// The protocols of each listener, in the order of the listeners; replaced on reload.
     listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
     pub(crate) slots: Rc<ConnectionSlots>,
-    /// Connections that are closed before their first request.
-    refused: RateLimitedLog,
     /// Memory for response bytes that wait for clients.
     send_budget: Rc<SendBudget>,
     pub(crate) client_counts: Arc<ClientCounts>,
@@ -42,7 +38,6 @@ pub struct WorkerNet {
     phases: watch::Receiver<Phase>,
     is_draining: Cell<bool>,
     is_replaced: Cell<bool>,
-    /// Seconds since the worker started.
     tick: Cell<u32>,
     pub(crate) tasks: Tasks,
 }
@@ -78,7 +73,6 @@ impl WorkerNet {
     ) -> WorkerNet {
         WorkerNet {
             listener_protocols,
-            refused: RateLimitedLog::default(),
             slots: Rc::new(ConnectionSlots::new(limits.slots, counts)),
             send_budget: Rc::new(SendBudget::new(limits.send_bytes_max.max(SEND_BYTES_MIN))),
             client_counts: limits.client_counts,
@@ -124,7 +118,6 @@ impl WorkerNet {
         }
     }
 
-    /// A connection that was just accepted.
     pub(crate) fn connection(&self, endpoints: Endpoints) -> Connection {
         Connection::new(endpoints, &self.send_budget, &self.slots.slot_events)
     }
@@ -187,7 +180,6 @@ impl WorkerNet {
         }
     }
 
-    /// Seconds since the worker started.
     pub(crate) fn tick(&self) -> u32 {
         self.tick.get()
     }
@@ -201,19 +193,11 @@ impl WorkerNet {
 
     /// Counts a second, and wakes the connections that are due. The worker calls this once a second.
     pub fn advance(&self) {
-        log_suppressed(self.refused.take_due(RateLimitedLog::INTERVAL, Instant::now()));
         self.log.log_due();
         self.watches.tick();
         self.drop_subjects();
         self.tick.set(self.tick.get() + 1);
         self.slots.wake_due(self.tick.get());
-    }
-
-    /// Whether a line about a connection that is closed before its first request may be logged. It counts the line otherwise.
-    pub(crate) fn admits_refusal(&self, lines_max: u32) -> bool {
-        let now = Instant::now();
-        log_suppressed(self.refused.take_due(RateLimitedLog::INTERVAL, now));
-        self.refused.admits(lines_max, RateLimitedLog::INTERVAL, now)
     }
 
     /// Whether connections are still accepted.
@@ -253,24 +237,11 @@ impl WorkerNet {
     }
 }
 
-/// The count of the last interval is not lost.
-impl Drop for WorkerNet {
-    fn drop(&mut self) {
-        log_suppressed(self.refused.take());
-    }
-}
-
 /// The attributes of a connection that are known before its requests.
 fn attributes(connection: &Connection) -> TracedAttributes {
     let client = connection.peer.endpoints().client.ip();
     TracedAttributes {
         client: (!connection.peer.is_proxy.get()).then(|| client.to_string()),
         ..TracedAttributes::default()
-    }
-}
-
-fn log_suppressed(suppressed: Option<Suppressed>) {
-    if let Some(suppressed) = suppressed {
-        tracing::warn!("connections closed before their first request: {suppressed}");
     }
 }

@@ -20,7 +20,6 @@ pub enum Effort {
     Passing,
 }
 
-/// A compressor and its pending output.
 pub(crate) struct Encoder(Kind);
 
 enum Kind {

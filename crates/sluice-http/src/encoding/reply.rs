@@ -38,7 +38,6 @@ pub struct ReplyToEncode<'a> {
 
 impl AcceptedEncodings {
     /// The codings that a client accepts, for replies from so many bytes on.
-    #[must_use]
     pub fn new(ranked: Ranked, least_bytes: u64) -> AcceptedEncodings {
         AcceptedEncodings { ranked, least_bytes }
     }

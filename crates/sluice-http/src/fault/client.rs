@@ -268,7 +268,6 @@ pub struct BodyFailure {
 
 impl BodyFailure {
     /// A client that has left before the end of its body.
-    #[must_use]
     pub fn departure(body: OpenBody) -> BodyFailure {
         BodyFailure {
             received: body.received,
@@ -294,7 +293,6 @@ pub struct RefusedByRoute {
 
 impl ClientFault {
     /// `method` is none of `allow`.
-    #[must_use]
     pub fn method_not_allowed(method: &Method, allow: &'static [Method]) -> ClientFault {
         ClientFault::MethodNotAllowed(Box::new(MethodMismatch {
             method: method.clone(),
@@ -368,9 +366,8 @@ impl ClientFault {
 
 impl Unauthorized {
     /// The values of WWW-Authenticate: how a name and password are sent (RFC 7617 §2), and a token (RFC 6750 §3).
-    #[must_use]
     pub fn challenges(&self) -> Vec<String> {
-        let realm = self.quoted_realm();
+        let realm = format!("\"{}\"", self.realm.replace('\\', r"\\").replace('"', r#"\""#));
         let mut challenges = vec![format!("Basic realm={realm}, charset=\"UTF-8\"")];
         if self.takes_tokens {
             // A token has no name. The error is for a request that has sent one.
@@ -381,17 +378,6 @@ impl Unauthorized {
             challenges.push(format!("Bearer realm={realm}{error}"));
         }
         challenges
-    }
-
-    fn quoted_realm(&self) -> String {
-        let mut realm = String::new();
-        for letter in self.realm.chars() {
-            if matches!(letter, '"' | '\\') {
-                realm.push('\\');
-            }
-            realm.push(letter);
-        }
-        format!("\"{realm}\"")
     }
 }
 

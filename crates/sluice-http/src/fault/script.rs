@@ -201,7 +201,6 @@ pub struct FullPool {
 
 impl ScriptFault {
     /// An authentication agent has failed.
-    #[must_use]
     pub fn agent(script: &Path, reason: &str) -> ScriptFault {
         ScriptFault::Agent(Box::new(AgentFailure {
             script: script.into(),
@@ -272,42 +271,23 @@ impl Display for RequestedPage {
 impl Display for Silence {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Silence { process, limit, .. } = self;
-        let (key, what, question) = match (self.awaited, self.keeps_process) {
-            (Awaited::Start, _) => (
+        let (key, what) = match self.awaited {
+            Awaited::Start => (
                 "reply_timeout",
                 "it has neither read its request (CGIPLUSIN) nor written anything",
-                "does it read CGIPLUSIN? A script that does not has mode = \"cgi\"",
             ),
-            (Awaited::Head, false) => (
-                "reply_timeout",
-                "it has not written a head",
-                "has it flushed its output?",
-            ),
-            (Awaited::Head, true) => (
-                "reply_timeout",
-                "it has not written a head",
-                "has it flushed its output, and written CGIPLUSEOF at the end of its last reply?",
-            ),
-            (Awaited::Body, false) => (
-                "output_timeout",
-                "its body has not ended, and no more of it came",
-                "has it flushed its output?",
-            ),
-            (Awaited::Body, true) => (
-                "output_timeout",
-                "its body has not ended, and no more of it came",
-                "has it written CGIPLUSEOF at its end, and flushed it?",
-            ),
-            (Awaited::BodyInOwnTime, _) => (
-                "X-timeout-noprogress",
-                "its body has not ended, and no more of it came",
-                "is the limit that it has set itself long enough?",
-            ),
-            (Awaited::EndWithoutClient, _) => (
-                "client_grace",
-                "its client has left, and its reply has not ended",
-                "does it end when a write fails?",
-            ),
+            Awaited::Head => ("reply_timeout", "it has not written a head"),
+            Awaited::Body => ("output_timeout", "its body has not ended, and no more of it came"),
+            Awaited::BodyInOwnTime => ("X-timeout-noprogress", "its body has not ended, and no more of it came"),
+            Awaited::EndWithoutClient => ("client_grace", "its client has left, and its reply has not ended"),
+        };
+        let question = match (self.awaited, self.keeps_process) {
+            (Awaited::Start, _) => "does it read CGIPLUSIN? A script that does not has mode = \"cgi\"",
+            (Awaited::Head, true) => "has it flushed its output, and written CGIPLUSEOF at the end of its last reply?",
+            (Awaited::Body, true) => "has it written CGIPLUSEOF at its end, and flushed it?",
+            (Awaited::Head | Awaited::Body, false) => "has it flushed its output?",
+            (Awaited::BodyInOwnTime, _) => "is the limit that it has set itself long enough?",
+            (Awaited::EndWithoutClient, _) => "does it end when a write fails?",
         };
         write!(
             out,

@@ -124,7 +124,6 @@ pub enum Activity {
 
 impl IoFailure {
     /// For the variants that hold a failure.
-    #[must_use]
     pub fn shared(activity: Activity, error: io::Error) -> Arc<IoFailure> {
         Arc::new(IoFailure { activity, error })
     }
@@ -139,7 +138,6 @@ impl IoFailure {
 
 impl ServerFault {
     /// Input or output failed during this activity.
-    #[must_use]
     pub fn io(activity: Activity, error: io::Error) -> ServerFault {
         ServerFault::Io(IoFailure::shared(activity, error))
     }

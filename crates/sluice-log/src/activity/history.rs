@@ -32,7 +32,6 @@ pub(super) struct History {
     owner: u64,
     path: Option<PathBuf>,
     ring: Option<RingFile>,
-    /// Why the file is not used.
     problem: Option<String>,
     waiting: BTreeMap<u32, Minute>,
     /// The sums when the last minute was recorded, and when that was.
@@ -68,7 +67,6 @@ impl History {
         (self.recorded, self.recorded_at) = (sample.sums, now);
     }
 
-    /// The activity since the last minute was recorded.
     fn since_recorded(&self, now: u64, sample: &Sample) -> Minute {
         let (sums, before) = (&sample.sums, &self.recorded);
         let count = |now: u64, before: u64| u32::try_from(now.saturating_sub(before)).unwrap_or(u32::MAX);
@@ -119,7 +117,6 @@ impl History {
         minutes.into_values().collect()
     }
 
-    /// Where the minutes are kept.
     pub(super) fn storage(&self) -> Storage {
         Storage {
             file: self.path.as_ref().map(|path| path.display().to_string()),

@@ -56,7 +56,6 @@ pub(crate) struct Sample {
 
 impl Recorder {
     /// The recorder of a server that starts now.
-    #[must_use]
     pub fn begin() -> Recorder {
         Recorder {
             history: Mutex::new(History::new(unix_seconds(SystemTime::now()))),
@@ -89,7 +88,6 @@ impl Recorder {
     }
 
     /// The activity in a period that ends with the bar of second `end`, or now. May read the file, so it must not run on an event loop.
-    #[must_use]
     pub fn activity(&self, period: Period, end: Option<u64>, sums: Sums) -> Activity {
         let now = unix_seconds(SystemTime::now());
         let oldest = now.saturating_sub(u64::from(sluice_report::activity::MINUTES) * 60);
@@ -108,7 +106,6 @@ impl Recorder {
     }
 }
 
-/// A command that the thread carries out before the minute is over.
 enum Command {
     /// Keep the minutes in this file, and say when it was opened.
     KeepIn(PathBuf, Sender<()>),
@@ -220,7 +217,6 @@ fn report_clock_change(clocks: &mut (SystemTime, Instant), now: SystemTime) {
     }
 }
 
-/// Seconds since 1970.
 fn unix_seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())

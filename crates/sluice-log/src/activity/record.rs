@@ -26,7 +26,6 @@ const CHECKSUM_AT: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
-    /// The record was never written.
     Empty,
     Damaged,
     Minute(Minute),

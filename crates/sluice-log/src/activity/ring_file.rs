@@ -31,8 +31,6 @@ use crate::activity::record::{self, Decoded, RECORD_BYTES, Record};
 
 const MAGIC: [u8; 8] = *b"sluiceAR";
 const VERSION: u32 = 1;
-const RUNS: u32 = 1;
-const STOPPED: u32 = 2;
 /// `RECORD_BYTES`, as the header has it.
 const RECORD_LENGTH: u32 = 64;
 const CHECKSUM_AT: usize = RECORD_BYTES - 4;
@@ -49,7 +47,6 @@ const DAMAGED_SUFFIX: &str = ".damaged";
 pub(super) struct RingFile {
     file: File,
     path: PathBuf,
-    /// The number of this server.
     owner: u64,
 }
 
@@ -65,8 +62,8 @@ pub(super) enum Before {
 /// Whether the server goes on after a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    Runs,
-    Stopped,
+    Runs = 1,
+    Stopped = 2,
 }
 
 impl RingFile {
@@ -121,7 +118,7 @@ impl RingFile {
             && record::u32_at(&header, 8) == VERSION
             && record::u32_at(&header, 12) == MINUTES
             && record::u32_at(&header, 16) == RECORD_LENGTH;
-        let is_running = record::u32_at(&header, 20) == RUNS && record::u64_at(&header, 24) != self.owner;
+        let is_running = record::u32_at(&header, 20) == State::Runs as u32 && record::u64_at(&header, 24) != self.owner;
         is_known.then(|| match is_running {
             true => Before::Crashed(record::u64_at(&header, 32)),
             false => Before::Stopped,
@@ -153,7 +150,6 @@ impl RingFile {
         Ok(())
     }
 
-    /// Logs how many records have a wrong checksum.
     fn report_damage(&self) {
         let Ok(records) = self.read_records(1, MINUTES as usize) else {
             return;
@@ -166,7 +162,6 @@ impl RingFile {
         }
     }
 
-    /// Whether the file still has its name.
     pub(super) fn is_in_place(&self) -> bool {
         let id = |about: Metadata| (about.dev(), about.ino());
         match (fs::symlink_metadata(&self.path), self.file.metadata()) {
@@ -220,11 +215,7 @@ impl RingFile {
         put(8, &VERSION.to_le_bytes());
         put(12, &MINUTES.to_le_bytes());
         put(16, &RECORD_LENGTH.to_le_bytes());
-        let state = match state {
-            State::Runs => RUNS,
-            State::Stopped => STOPPED,
-        };
-        put(20, &state.to_le_bytes());
+        put(20, &(state as u32).to_le_bytes());
         put(24, &self.owner.to_le_bytes());
         put(32, &now.to_le_bytes());
         let checksum = record::checksum(&header, CHECKSUM_AT);
@@ -232,7 +223,6 @@ impl RingFile {
         self.file.write_all_at(&header, 0)
     }
 
-    /// Has the disk hold what was written.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }

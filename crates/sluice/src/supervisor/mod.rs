@@ -499,7 +499,7 @@ impl Supervisor<'_> {
             .sockets
             .bound()
             .iter()
-            .map(|bound| bound.address().to_string())
+            .map(|bound| bound.address.to_string())
             .collect();
         format!(
             "Serving {} (server process {})",

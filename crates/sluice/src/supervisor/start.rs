@@ -247,13 +247,13 @@ pub(super) fn use_log(settings: &ServerLog, logger: &Logger) -> Result<(), Strin
 impl Supervisor<'_> {
     /// Starts a server process with the settings in force. Returns its death if that fails.
     pub(super) async fn start_server(&mut self) -> Option<LifeEvent> {
-        let start = self.start_message(self.sockets.bound().iter().map(|bound| bound.sockets().len()).collect());
+        let start = self.start_message(self.sockets.bound().iter().map(|bound| bound.sockets.len()).collect());
         let plan = self.launcher_plan.clone();
         let (launcher, socket) = match self.start_launcher(&plan).await {
             Ok(started) => started,
             Err(error) => return Some(self.fail_to_start("the launcher", &error)),
         };
-        let fds: Vec<_> = self.sockets.bound().iter().flat_map(Bound::sockets).collect();
+        let fds: Vec<_> = self.sockets.bound().iter().flat_map(|bound| &bound.sockets).collect();
         let mut given = vec![self.bundle.as_fd(), socket.as_fd()];
         given.extend(self.control.as_ref().map(|control| control.socket.as_fd()));
         given.extend(fds.iter().map(|fd| fd.as_fd()));

@@ -126,7 +126,7 @@ impl Supervisor<'_> {
             user.do_elsewhere(move |user| user.make_files(&settings)).await;
         }
         let bound = self.sockets.of_plan(&prepared.plan);
-        let mut start = self.start_message(bound.iter().map(|bound| bound.sockets().len()).collect());
+        let mut start = self.start_message(bound.iter().map(|bound| bound.sockets.len()).collect());
         start.replaces = true;
         start.is_candidate = true;
         start.supervisor.upgrades += 1;
@@ -145,7 +145,7 @@ impl Supervisor<'_> {
                 let bound = self.sockets.of_plan(&prepared.plan);
                 let mut fds = vec![prepared.bundle.as_fd(), socket.as_fd()];
                 fds.extend(self.control.as_ref().map(|control| control.socket.as_fd()));
-                fds.extend(bound.iter().flat_map(|bound| bound.sockets()).map(AsFd::as_fd));
+                fds.extend(bound.iter().flat_map(|bound| &bound.sockets).map(AsFd::as_fd));
                 if process.send(&ToServer::Start(start), &fds).await.is_err() {
                     process.kill();
                 }
