@@ -2,8 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Bytes read of a field such as Accept, all of its lines together. Browsers send some 150; the rest is ignored, so that a
-/// client cannot make the choice costly.
+/// Bytes read of a field such as Accept, so that a client cannot make the choice costly. Browsers send some 150.
 const LIST_BYTES_MAX: usize = 4096;
 
 /// A quality value in thousandths, 0 to 1000 (RFC 9110 §12.4.2). Zero means "not acceptable".
@@ -35,8 +34,7 @@ impl MediaType {
         })
     }
 
-    /// The types and subtypes by which clients ask for this media type. Many clients know only `application/json`, so that
-    /// stands for problems too.
+    /// The names of this media type for clients. Many know only `application/json`, which stands for problems too.
     fn names(self) -> &'static [(&'static str, &'static str)] {
         match self {
             MediaType::Html => &[("text", "html")],
@@ -125,8 +123,7 @@ fn preference(accept: &str, media_type: MediaType) -> Option<Preference> {
         .filter(|preference| preference.quality > 0)
 }
 
-/// The preference of the most specific range that a type and subtype fall in (RFC 9110 §12.5.1); of two such ranges the
-/// first.
+/// The preference of the most specific range of a type (RFC 9110 §12.5.1); of two such ranges the first.
 fn preference_of_name(accept: &str, kind: &str, subtype: &str) -> Option<Preference> {
     let mut closest: Option<Preference> = None;
     for range in accept.split(',') {

@@ -11,8 +11,7 @@ use sluice_membuf::SealedMemfd;
 
 use crate::fault::Fault;
 
-/// Largest chunk of a file or of bytes in memory: large enough for few system calls, small enough that other tasks of the
-/// worker need not wait long.
+/// Largest chunk of a file or of bytes in memory: few system calls, and other tasks of the worker need not wait long.
 pub const CHUNK_BYTES: usize = 256 << 10;
 
 /// A source of body bytes: a file, a script. It ends with `None`; a fault aborts the response.
@@ -20,8 +19,7 @@ pub trait Source {
     /// Returns the next chunk, never empty, or `None` at the end.
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>>;
 
-    /// Sets the largest number of bytes of the chunks to come, as far as the source can choose: chunks wait in memory for the
-    /// client.
+    /// Sets the largest size of the chunks to come, which wait in memory for the client, as far as the source can choose.
     fn limit_chunks(&mut self, _bytes_max: usize) {}
 
     /// Notes that its chunks will be encrypted or compressed: small ones are still in the processor's cache then.

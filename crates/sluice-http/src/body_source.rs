@@ -7,11 +7,10 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf as _, Bytes};
 use rustix::buffer::spare_capacity;
-use sluice_membuf::Reservation;
 
 use crate::fault::{Activity, Fault, ServerFault};
 use crate::request_body::RequestBody;
-use crate::stored_body::{StoredBody, StoredFile};
+use crate::stored_body::StoredBody;
 
 /// Bytes read at a time from a file; also the capacity of a pipe (pipe(7)).
 const READ_BYTES: usize = 64 << 10;
@@ -23,23 +22,13 @@ const KEPT_BYTES_MAX: usize = 96 << 10;
 pub enum BodySource {
     /// The connection.
     Client(Box<RequestBody>),
-    /// Memory. Empty once it was taken.
-    Memory {
-        /// The whole body.
-        bytes: Bytes,
-        /// The part of the budget that the body takes.
-        reservation: Reservation,
-    },
-    /// A file, from its position on.
-    File(StoredFile),
+    /// A stored body: memory, which is empty once it was taken, or a file from its position on.
+    Stored(StoredBody),
 }
 
 impl From<StoredBody> for BodySource {
     fn from(stored: StoredBody) -> BodySource {
-        match stored {
-            StoredBody::Memory(bytes, reservation) => BodySource::Memory { bytes, reservation },
-            StoredBody::File(file) => BodySource::File(file),
-        }
+        BodySource::Stored(stored)
     }
 }
 
@@ -47,11 +36,11 @@ impl BodySource {
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
         match self {
             BodySource::Client(body) => body.poll_chunk(context).map(Option::transpose),
-            BodySource::Memory { bytes, .. } => {
+            BodySource::Stored(StoredBody::Memory(bytes, _)) => {
                 let bytes = std::mem::take(bytes);
                 Poll::Ready(Ok((!bytes.is_empty()).then_some(bytes)))
             }
-            BodySource::File(file) => {
+            BodySource::Stored(StoredBody::File(file)) => {
                 let mut chunk = Vec::with_capacity(READ_BYTES);
                 let read = rustix::io::read(file.file(), spare_capacity(&mut chunk))
                     .map_err(|error| ServerFault::io(Activity::ReadStoredBody, error.into()))?;
@@ -153,15 +142,13 @@ impl RepeatableBody {
 mod tests {
     use std::task::Waker;
 
-    use sluice_membuf::Budget;
+    use sluice_membuf::{Budget, Reservation};
 
     use super::*;
 
     fn source(bytes: &[u8]) -> BodySource {
-        BodySource::Memory {
-            bytes: Bytes::copy_from_slice(bytes),
-            reservation: Reservation::empty(&Budget::new(0)),
-        }
+        let reservation = Reservation::empty(&Budget::new(0));
+        BodySource::Stored(StoredBody::Memory(Bytes::copy_from_slice(bytes), reservation))
     }
 
     /// The next bytes; `None` at the end.

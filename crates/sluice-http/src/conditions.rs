@@ -7,12 +7,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// A file that was modified less than this ago may change again without a new time of modification, because the clock of
-/// file systems is coarse.
+/// A file that was modified less than this ago may change again at the same time: the clock of file systems is coarse.
 const MTIME_RELIABLE_AFTER: Duration = Duration::from_secs(1);
 
-/// Whether the next change of a file will change its time of modification: it was `modified` long enough before `now`. A
-/// time in the future is not reliable.
+/// Whether the next change of a file will change its time: it was `modified` before, and long enough ago.
 pub fn has_reliable_mtime(modified: SystemTime, now: SystemTime) -> bool {
     now.duration_since(modified)
         .is_ok_and(|age| age >= MTIME_RELIABLE_AFTER)

@@ -174,16 +174,14 @@ impl Fault {
         matches!(self, Fault::Client(ClientFault::NotFound(_)))
     }
 
-    /// Whether the configuration decides that something that may be there does not exist: a route refuses it, or a symbolic link is
-    /// not followed.
+    /// Whether the configuration decides that something does not exist: a route refuses it, or a link is not followed.
     pub fn is_of_configuration(&self) -> bool {
         let is_absence =
             matches!(self, Fault::Client(ClientFault::NotFound(absent)) if matches!(absent, Absent::Link(_)));
         is_absence || matches!(self, Fault::Client(ClientFault::Refused(_)))
     }
 
-    /// Whether the connection must be closed after the response, because the end of the request is in doubt (RFC 9112
-    /// §6.1).
+    /// Whether the connection must be closed, because the end of the request is in doubt (RFC 9112 §6.1).
     pub fn ends_connection(&self) -> bool {
         matches!(
             self,

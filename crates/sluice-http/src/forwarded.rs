@@ -15,8 +15,7 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 /// Largest number of elements that are read; if all are trusted proxies, the last one read is the client.
 const PROXIES_MAX: usize = 32;
 
-/// The field in which a proxy names its client. Only one is used, because a proxy that sets one of them passes on the other
-/// as its client has sent it.
+/// The field in which a proxy names its client. Only one is used: a proxy passes on the other as its client sent it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForwardedField {
     /// `X-Forwarded-For` and `X-Forwarded-Proto`.
@@ -69,8 +68,7 @@ fn follow(
     }
 }
 
-/// The elements of a list, the last first. The list may be split over several fields (RFC 9110 §5.3); empty elements are
-/// ignored (§5.6.1).
+/// The elements of a list, the last first, of all its fields (RFC 9110 §5.3), without empty ones (§5.6.1).
 fn elements(fields: &HeaderMap, name: &HeaderName) -> impl Iterator<Item = String> {
     let lines = fields.get_all(name).iter().rev().map(HeaderValue::as_bytes);
     lines

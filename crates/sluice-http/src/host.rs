@@ -81,7 +81,8 @@ fn compared(host: &str) -> Result<String, HostError> {
 /// address; the IPvFuture of RFC 3986 §3.2.2 has never been used.
 pub fn as_compared(host: &str) -> Option<Cow<'_, str>> {
     let Some(literal) = host.strip_prefix('[') else {
-        return Some(Cow::Borrowed(without_root_dot(host)));
+        // The dot of the root (RFC 1034 §3.1).
+        return Some(Cow::Borrowed(host.strip_suffix('.').unwrap_or(host)));
     };
     let address: Ipv6Addr = literal.strip_suffix(']')?.parse().ok()?;
     Some(Cow::Owned(format!("[{address}]")))
@@ -104,13 +105,7 @@ pub fn is_local(host: &str) -> bool {
     last.eq_ignore_ascii_case(LOCALHOST) || address(host).is_some_and(|address| address.is_loopback())
 }
 
-/// The name without the dot of the root at its end (RFC 1034 §3.1).
-fn without_root_dot(host: &str) -> &str {
-    host.strip_suffix('.').unwrap_or(host)
-}
-
-/// The host of the usual case, a name or IPv4 address and perhaps a port, found in one pass; `None` if the text needs a full
-/// parser.
+/// The host of the usual case, found in one pass: a name or IPv4 address and perhaps a port. Otherwise `None`.
 fn plain_host(text: &[u8]) -> Option<&str> {
     let is_name_byte = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
     let end = text.iter().position(|byte| !is_name_byte(byte)).unwrap_or(text.len());

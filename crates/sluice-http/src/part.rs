@@ -13,16 +13,14 @@ pub trait Part {
     /// Sees to what is due. The worker calls this once a second.
     fn tick(&self);
 
-    /// Takes no more work, and waits for what is in progress, for as long as the settings say. The wait may be dropped, because the server is
-    /// to end at once.
+    /// Takes no more work, and waits for what is in progress as long as the settings say. The wait may be dropped.
     fn drain(&self) -> Pending<'_>;
 
     /// Ends what is left, and waits until nothing is.
     fn idle(&self) -> Pending<'_>;
 }
 
-/// Ends the parts of a worker: drains one after the other, and then has each become idle. A future of `ending` is ready when the server is to
-/// end at once.
+/// Drains the parts of a worker one after the other, until a future of `ending` is ready, and then has each become idle.
 pub async fn end<F: Future<Output = ()>>(parts: &[Box<dyn Part>], ending: impl Fn() -> F) {
     for part in parts {
         tokio::select! {

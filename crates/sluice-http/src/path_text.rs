@@ -76,8 +76,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     Cow::Owned(String::from_utf8_lossy(&bytes_of(text)).into_owned())
 }
 
-/// Shows a text in quotation marks for a log, as `{:?}` does; bytes that are not UTF-8 stay what they are until `escape` writes them as
-/// `\xe9`.
+/// Shows a text in quotation marks for a log, as `{:?}` does; bytes that are not UTF-8 are left for `escape`.
 pub struct Quoted<'a>(pub &'a str);
 
 impl Display for Quoted<'_> {

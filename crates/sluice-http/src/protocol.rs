@@ -9,8 +9,7 @@ pub trait Protocol {
     /// Whether a body of unknown length is sent in chunks (RFC 9112 §7.1).
     fn uses_chunked(&self) -> bool;
 
-    /// Whether a connection is kept after an exchange unless one side says otherwise (RFC 9112 §9.3). Where it is, no body is delimited
-    /// by the end of the connection.
+    /// Whether a connection is kept unless one side says otherwise (RFC 9112 §9.3): then its end delimits no body.
     fn keeps_connection(&self) -> bool;
 
     /// Whether a connection has several exchanges at a time, each as a stream that can be ended alone (RFC 9113 §5). Then frames delimit

@@ -27,8 +27,7 @@ impl IdSource {
     /// Worker and count are permuted in two halves of this many bits.
     const HALF_BITS: u32 = 26;
 
-    /// Bits of the count: a worker that answers a million requests a second repeats a number after 50 days. Ten bits are left
-    /// for the worker.
+    /// Bits of the count, ten less than of the number: at a million requests a second it repeats after 50 days.
     const COUNT_BITS: u32 = 42;
 
     /// A source made of random bytes.

@@ -98,8 +98,7 @@ impl fmt::Display for Target {
 }
 
 impl Target {
-    /// The target of a request; the client's fault (400) if it cannot be one. An absolute form without a path (`http://host?query`)
-    /// has the path `/` (RFC 9110 §4.2.3).
+    /// The target of a request; otherwise the client's fault (400). `http://host?query` has the path `/` (RFC 9110 §4.2.3).
     pub fn from_uri(uri: &Uri) -> Result<Target, Box<TargetError>> {
         let raw = uri.path_and_query().map_or("", |target| target.as_str());
         match raw.as_bytes() {
@@ -118,8 +117,7 @@ impl Target {
         }
     }
 
-    /// The target of the usual case, a path that stands for itself, with or without a query, found in one pass; `None` if the text needs
-    /// the full parser.
+    /// The target of the usual case, a path that stands for itself, found in one pass. Otherwise `None`.
     fn verbatim(raw: &str) -> Option<Target> {
         let (mut before, mut end) = (b' ', raw.len());
         for (at, byte) in raw.bytes().enumerate() {
@@ -158,8 +156,7 @@ impl Target {
         Target::parse_lenient(raw)
     }
 
-    /// Parses as `parse` does, but a `%` that begins no escape stands for itself: for the paths of files, which scripts write without encoding
-    /// them.
+    /// Parses as `parse` does, but a `%` that begins no escape stands for itself: scripts do not encode the paths of files.
     pub fn parse_lenient(raw: &str) -> Result<Target, Box<TargetError>> {
         let bad = |problem| TargetError::boxed(raw, problem);
         // A request must not have a fragment (RFC 9112 §3.2); a local redirect may have one.
@@ -213,8 +210,7 @@ pub fn encode(path: &str) -> String {
     percent_encode(&bytes_of(path), PATH).to_string()
 }
 
-/// Encodes the characters of a path as sent that a client should have encoded and that may be invisible: controls, and all
-/// outside ASCII.
+/// Encodes what a client should have encoded and what may be invisible: controls, and all outside ASCII.
 pub fn encode_invisible(path: &str) -> Cow<'_, str> {
     utf8_percent_encode(path, CONTROLS).into()
 }

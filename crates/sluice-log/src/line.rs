@@ -307,8 +307,7 @@ impl Text<'_> {
         }
     }
 
-    /// Escapes as Apache's mod_log_config does: `\"`, `\\`, the letters of C, and `\xhh` for other bytes that are not
-    /// printable.
+    /// Escapes as Apache's mod_log_config does: `\"`, `\\`, the letters of C, and `\xhh`.
     pub(crate) fn quoted(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while let Some(at) = first_to_escape(rest) {

@@ -13,8 +13,7 @@ use crate::log_file::{BUFFER_BYTES_LEAST, LogFile};
 use crate::sink::Sink;
 use crate::tail::LogSource;
 use crate::wakeup::lock;
-use crate::writer;
-use crate::writer::{PENDING_BYTES_MAX, Shared};
+use crate::writer::{self, PENDING_BYTES_MAX, Shared};
 
 /// The log of one site, or of the server.
 #[derive(Clone)]
@@ -54,8 +53,7 @@ impl SiteLog {
         String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned()
     }
 
-    /// Adds a line of the worker with this index. Never blocks on a file; if too many lines are pending, drops the line
-    /// and counts it.
+    /// Adds a line of the worker with this index, or counts it if too many are pending. Never waits for a file.
     pub fn write(&self, worker: usize, line: &Line<'_>) {
         if let Some(file) = &self.file {
             file.write(worker, |out| line::write(out, &self.format, &self.site, line));

@@ -1,7 +1,6 @@
 //! A log file: the lines that the workers hand to the log's thread, and the sink that it writes to.
 //!
-//! A worker appends to its own buffer, under a lock for which only the thread ever contends, and never waits for a
-//! file.
+//! A worker appends to its own buffer, whose lock it shares with the thread alone, and never waits for a file.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -115,29 +115,27 @@ fn name(path: &Path, stamp: &str, number: u32) -> PathBuf {
 
 /// Removes the oldest rotated files, except the newest `keep`.
 pub(crate) fn remove_oldest(path: &Path, keep: usize) -> io::Result<()> {
-    let (Some(directory), Some(own)) = (path.parent(), path.file_name()) else {
-        return Ok(());
-    };
-    let mut rotated = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let name = entry?.file_name();
-        if let Some(order) = order(own, &name) {
-            rotated.push((order, name));
-        }
-    }
+    let mut rotated = rotated(path)?;
     rotated.sort_unstable();
     let surplus = rotated.len().saturating_sub(keep);
-    for (_, name) in &rotated[..surplus] {
-        fs::remove_file(directory.join(name))?;
-    }
-    Ok(())
+    rotated[..surplus]
+        .iter()
+        .try_for_each(|(_, name)| fs::remove_file(path.with_file_name(name)))
+}
+
+/// The rotated files of a log, with their sort keys.
+fn rotated(path: &Path) -> io::Result<Vec<((String, u32), OsString)>> {
+    let (Some(directory), Some(own)) = (path.parent(), path.file_name()) else {
+        return Ok(Vec::new());
+    };
+    let names = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name()));
+    let rotated = names.filter_map(|name| name.map(|name| Some((order(own, &name)?, name))).transpose());
+    rotated.collect()
 }
 
 pub(crate) fn newest(path: &Path) -> Option<PathBuf> {
-    let (directory, own) = (path.parent()?, path.file_name()?);
-    let names = fs::read_dir(directory).ok()?.flatten().map(|entry| entry.file_name());
-    let (_, name) = names.filter_map(|name| Some((order(own, &name)?, name))).max()?;
-    Some(directory.join(name))
+    let (_, name) = rotated(path).ok()?.into_iter().max()?;
+    Some(path.with_file_name(name))
 }
 
 /// The sort key of a rotated file: its time and number. `None` for other files.

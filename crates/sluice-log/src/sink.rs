@@ -22,8 +22,7 @@ use sluice_settings::{LogTarget, Rotation};
 
 use crate::clock::Now;
 use crate::failures::{Failures, REPORT_INTERVAL};
-use crate::rotate;
-use crate::rotate::FileState;
+use crate::rotate::{self, FileState};
 use crate::tail::LogSource;
 
 /// The mode of new log files, which the umask may restrict further.

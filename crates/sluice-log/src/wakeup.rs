@@ -36,8 +36,7 @@ impl Wakeup {
         self.wake.notify_one();
     }
 
-    /// Wakes the thread if it sleeps; called after a line was added. Only the first line after it fell asleep costs a system call, however
-    /// long the thread takes to run.
+    /// Wakes the thread for a line, if it sleeps. Only the first line after it fell asleep costs a system call.
     pub(crate) fn wake_if_asleep(&self) {
         // SeqCst, as in `wait`: either this sees that the thread sleeps, or the thread sees the line after it has set
         // `is_asleep`. The load comes first because it leaves the cache line with every worker.
@@ -48,8 +47,7 @@ impl Wakeup {
         }
     }
 
-    /// Waits for lines or commands: first for a moment, so that lines collect, and if there are none then, until the
-    /// first comes or `timeout` has passed.
+    /// Waits for lines or commands: first for a moment, so that lines collect, then until one comes or `timeout` has passed.
     pub(crate) fn wait(&self, timeout: Option<Duration>, has_lines: impl Fn() -> bool) -> Commands {
         let mut commands = lock(&self.commands);
         if commands.is_empty() {

@@ -1,7 +1,6 @@
 //! The log's thread: it takes all lines, writes them, and looks for more.
 //!
-//! While lines keep coming it looks by itself, so that a busy server makes no system call per line; it sleeps only when
-//! no line came for a moment.
+//! While lines come it looks by itself, so that a busy server makes no system call per line.
 
 use std::sync::{Arc, Mutex};
 

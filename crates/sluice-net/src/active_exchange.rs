@@ -19,8 +19,7 @@ pub struct ActiveExchange {
 }
 
 impl ActiveExchange {
-    /// Begins an exchange when its head is complete: bytes read from now on belong to its body or to the next head. It
-    /// waits for the server first.
+    /// Begins an exchange when its head is complete: bytes read from now on belong to its body or to the next head.
     pub fn begin(connection: &Rc<Connection>) -> ActiveExchange {
         let number = connection.exchanges.begin();
         ActiveExchange {
@@ -42,7 +41,7 @@ impl ActiveExchange {
     pub fn handle(&self) -> ExchangeHandle {
         ExchangeHandle {
             connection: Rc::clone(&self.connection),
-            number: self.body.exchange(),
+            number: self.body.exchange,
         }
     }
 
@@ -70,8 +69,7 @@ impl ActiveExchange {
         }
     }
 
-    /// Waits until the connection may have another chunk of the body in memory. Returns how many bytes it may have, if its
-    /// source can choose.
+    /// Waits until the connection may have another chunk of the body in memory, and says of how many bytes.
     pub fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<usize> {
         let room = self.body.poll_room(&self.connection.outgoing, context);
         if room.is_pending() {
@@ -124,8 +122,7 @@ impl ExchangeHandle {
         self.connection.peer.listener()
     }
 
-    /// Aborts the response that is being sent: its stream is reset in HTTP/2, its connection in HTTP/1. No effect on an exchange that is
-    /// over.
+    /// Aborts the response that is being sent, if it is not over: resets its stream in HTTP/2, its connection in HTTP/1.
     pub fn abort(&self) {
         let connection = &self.connection;
         if connection.outgoing.is_http2.get() {

@@ -75,7 +75,7 @@ pub fn incomplete_chains(settings: &Settings) -> Vec<String> {
         };
         let chain = read_pem(certificate, &settings.source).and_then(|text| certificates(&text));
         if let Ok([leaf]) = chain.as_deref()
-            && names_issuer(leaf)
+            && names_issuer(leaf) == Some(true)
         {
             lines.push(format!(
                 "{}: {} has the certificate without its chain, so most clients refuse it: append the intermediate certificates of the authority (certbot: use \
@@ -90,20 +90,16 @@ pub fn incomplete_chains(settings: &Settings) -> Vec<String> {
 }
 
 /// Whether a certificate that another one has signed names the address of that one.
-fn names_issuer(certificate: &CertificateDer<'_>) -> bool {
+fn names_issuer(certificate: &CertificateDer<'_>) -> Option<bool> {
     const AUTHORITY_INFORMATION: Oid<'_> = oid!(1.3.6.1.5.5.7.1.1);
     const ISSUERS: Oid<'_> = oid!(1.3.6.1.5.5.7.48.2);
-    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else {
-        return false;
-    };
-    let Ok(Some(extension)) = certificate.get_extension_unique(&AUTHORITY_INFORMATION) else {
-        return false;
-    };
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let extension = certificate.get_extension_unique(&AUTHORITY_INFORMATION).ok()??;
     let ParsedExtension::AuthorityInfoAccess(access) = extension.parsed_extension() else {
-        return false;
+        return None;
     };
     let names_it = access.accessdescs.iter().any(|access| access.access_method == ISSUERS);
-    names_it && certificate.subject() != certificate.issuer()
+    Some(names_it && certificate.subject() != certificate.issuer())
 }
 
 /// The certificates of a configuration: those of its addresses, then those of its sites.

@@ -115,10 +115,7 @@ const CHECKS_MAX: usize = 8;
 
 impl ShownCertificate {
     /// Notes what a handshake has shown. A resumed session shows the certificate of an earlier handshake, which may have expired
-    /// since: it is checked again.
-    ///
-    /// # Errors
-    /// The certificate of the resumed session is not valid any more: the client's fault.
+    /// since: it is checked again. An error is the client's fault.
     pub(crate) fn of(
         connection: &ServerConnection,
         authorities: &Arc<ClientAuthorities>,

@@ -207,12 +207,15 @@ impl Connection {
         }
     }
 
+    /// Notes an event of the connection for those who watch.
+    pub(crate) fn note(&self, text: impl FnOnce() -> String) {
+        self.watched.tracer().note(Item::Connection, "net", text);
+    }
+
     /// Notes that it waits for its next request.
     pub(crate) fn note_kept(&self) {
         let exchanges = self.exchanges.begun.get();
-        self.watched.tracer().note(Item::Connection, "net", || {
-            format!("kept after request {exchanges}: waits for the next one")
-        });
+        self.note(|| format!("kept after request {exchanges}: waits for the next one"));
     }
 
     /// Aborts a response that is delimited by the end of the connection: the socket is reset instead of closed, because

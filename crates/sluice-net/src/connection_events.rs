@@ -39,7 +39,7 @@ pub(crate) fn note_accepted(net: &WorkerNet, connection: &Connection, slot: u64)
 
 /// Notes that a watch has begun within a connection.
 pub(crate) fn note_joined(connection: &Connection) {
-    connection.watched.tracer().note(Item::Connection, "net", || {
+    connection.note(|| {
         let endpoints = connection.peer.endpoints();
         format!(
             "from {}, with {} before the watch",
@@ -84,9 +84,7 @@ pub(crate) fn note_proxy_header(net: &WorkerNet, connection: &Connection, proxy:
 
 pub(crate) fn note_closing(connection: &Connection) {
     if connection.watched.is_watched() {
-        connection.watched.tracer().note(Item::Connection, "net", || {
-            format!("closing after {}: {}", Requests(connection), connection.close_reason())
-        });
+        connection.note(|| format!("closing after {}: {}", Requests(connection), connection.close_reason()));
     }
 }
 
@@ -104,13 +102,10 @@ pub(crate) fn note_error(connection: &Connection, error: &dyn Error) {
 
 pub(crate) fn note_closed(connection: &Connection) {
     if connection.watched.is_watched() {
-        connection
-            .watched
-            .tracer()
-            .note(Item::Connection, "net", || match connection.is_aborted.get() {
-                true => "closed, with a reset".into(),
-                false => "closed".into(),
-            });
+        connection.note(|| match connection.is_aborted.get() {
+            true => "closed, with a reset".into(),
+            false => "closed".into(),
+        });
     }
 }
 

@@ -25,8 +25,7 @@ const EXCHANGES_MAX: u32 = 8;
 pub(crate) struct ByteTurn {
     /// Bytes to read in each turn.
     read_max: usize,
-    /// Whether the last read of a turn fills the buffer. To read into a part of it, that part must be zeroed first, which costs a large upload more
-    /// than it gains.
+    /// Whether the last read of a turn fills the buffer: a part of it would have to be zeroed first, which is dear for large uploads.
     fills_buffer: bool,
     left: usize,
     written: usize,

@@ -35,8 +35,7 @@ const BUFFER_BYTES_MAX: usize = 256 << 10;
 /// The number of fields in a head that hyper accepts by default (`Builder::max_headers`).
 const HYPER_HEAD_FIELDS: usize = 100;
 
-/// Runs exchange after exchange until the connection is to be closed. Returns the refusal of the last head, if it was
-/// refused.
+/// Runs exchange after exchange until the connection is to be closed. Returns the refusal of the last head, if any.
 pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<HeadRefusal> {
     loop {
         // Boxed, so that its memory is freed while the connection is idle.
@@ -137,8 +136,7 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
     })
     .await?;
     if outcome != Outcome::Closed {
-        // Bytes that were read together with the last request may belong to the next one, or to the tunnel: they must not go
-        // with hyper's buffers.
+        // Bytes that were read with the last request may belong to the next one, or to the tunnel: hyper's buffers go.
         stream.borrow_mut().unread(exchanges.into_parts().read_buf);
     }
     if let (Outcome::Switched, Some(tunnel)) = (outcome, tunnel.take()) {
@@ -192,8 +190,7 @@ fn check<S>(
     }
 }
 
-/// Waits with nothing but the socket until the client sends more. False if it does not in time, or if the server
-/// drains.
+/// Waits with nothing but the socket until the client sends more. False if it does not in time, or at a drain.
 fn wait_for_more<S: Service>(http: &HttpConnection<S>) -> impl Future<Output = bool> {
     let seconds = http.service.limits().head_timeout.as_secs() + 1;
     let until = http

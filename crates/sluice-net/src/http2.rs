@@ -21,7 +21,6 @@ use hyper_util::rt::TokioIo;
 use sluice_http::request_body::Incoming;
 use sluice_http::tasks::Tasks;
 use sluice_settings::limits::Limits;
-use sluice_watch::Item;
 
 use crate::close_reason::CloseReason;
 use crate::coalescer::{CoalescedStream, WriteCoalescer};
@@ -38,16 +37,14 @@ use crate::tunnel::{self, Answering};
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 
-/// Bytes of one response that h2 takes for the client's window. Beyond it the body is not asked for more (`outgoing` bounds
-/// the rest).
+/// Bytes of one response that h2 takes for the client's window, before the body is asked for more (`outgoing`).
 const SEND_BUFFER_BYTES: usize = 256 << 10;
 
 /// How long before the end of `head_timeout` an idle connection is sent GOAWAY, so that the client need not find out by a
 /// failed request: a quarter of it, at most this.
 const GOAWAY_NOTICE: Duration = Duration::from_secs(5);
 
-/// Streams that were opened and reset again before they were accepted: with more of them the connection is closed
-/// (CVE-2023-44487, the rapid reset).
+/// Streams that were reset before they were accepted; more close the connection (CVE-2023-44487, the rapid reset).
 const RESETS_MAX: usize = 20;
 
 /// Streams that the server reset because of the client's errors: as above.
@@ -84,8 +81,7 @@ impl NewExchanges {
         polled
     }
 
-    /// Polls each once. Those that are not done become tasks, whose first poll registers a real waker; the one here does
-    /// nothing.
+    /// Polls each once, with a waker that does nothing. Those that are not done become tasks.
     fn poll_all(&self, connection: &Rc<Connection>) {
         let mut context = Context::from_waker(Waker::noop());
         let mut exchanges = self.exchanges.take();
@@ -245,9 +241,8 @@ fn check<S>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionM
     let is_sending = stream.is_sending();
     let action = check_sent(connection, wait, limits, monitor, || {
         http.net.log.slow(connection);
-        connection.watched.tracer().note(Item::Connection, "net", || {
-            "a response was too slow: its client took less than send_timeout and send_rate allow".into()
-        });
+        connection
+            .note(|| "a response was too slow: its client took less than send_timeout and send_rate allow".into());
     });
     if is_sending {
         monitor.restart_idle_time(connection);
@@ -280,8 +275,7 @@ fn check_sent(
     Action::Close(())
 }
 
-/// Checks whether the connection has been idle for too long. It is closed after `head_timeout`, and is sent GOAWAY
-/// before (RFC 9113 §6.8).
+/// Checks whether the connection has been idle for `head_timeout`. It is sent GOAWAY before (RFC 9113 §6.8).
 fn check_idle(connection: &Connection, limits: &Limits, monitor: &mut ConnectionMonitor) -> Action<()> {
     let timeout = limits.head_timeout;
     let notice = GOAWAY_NOTICE.min(timeout / 4);

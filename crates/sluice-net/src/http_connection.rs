@@ -11,8 +11,7 @@ use crate::slots::Slot;
 use crate::stream::{ClientSide, ClientStream};
 use crate::worker_net::WorkerNet;
 
-/// A connection that speaks HTTP. The fields are dropped in this order, so the socket is closed before its slot becomes
-/// free.
+/// A connection that speaks HTTP. The order of the fields has the socket closed before its slot becomes free.
 pub(crate) struct HttpConnection<S> {
     pub net: Rc<WorkerNet>,
     pub service: Rc<S>,

@@ -29,8 +29,7 @@ use crate::connection_events;
 use crate::serve_connection::serve_connection;
 use crate::service::Service;
 use crate::socket::Socket;
-use crate::unix;
-use crate::unix::SocketFile;
+use crate::unix::{self, SocketFile};
 use crate::unix_peer::{UnixPeer, close_listener};
 use crate::worker_net::WorkerNet;
 
@@ -192,36 +191,30 @@ impl Drop for Bound {
 }
 
 fn bind_inet(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
-    // With SO_REUSEPORT a second server could bind the same port. Binding without it first fails if any process
-    // listens.
-    drop(socket(address, Sharing::Alone)?);
-    let first = socket(address, Sharing::Workers)?;
+    // With SO_REUSEPORT a second server could bind the same port. Without it, binding fails if any process listens.
+    drop(socket(address, false)?);
+    let first = socket(address, true)?;
     let address = first.local_addr()?;
     let mut sockets = vec![first];
     while sockets.len() < workers {
-        sockets.push(socket(address, Sharing::Workers)?);
+        sockets.push(socket(address, true)?);
     }
     Ok(sockets)
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Sharing {
-    Alone,
-    Workers,
-}
-
-fn socket(address: SocketAddr, sharing: Sharing) -> io::Result<TcpListener> {
+/// A socket at an address; `listens` with others of this server.
+fn socket(address: SocketAddr, listens: bool) -> io::Result<TcpListener> {
     let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // An address whose last connections are still in TIME-WAIT can be bound again (socket(7)).
     socket.set_reuse_address(true)?;
-    socket.set_reuse_port(sharing == Sharing::Workers)?;
+    socket.set_reuse_port(listens)?;
     if address.is_ipv6() {
         // `[::]` does not include `0.0.0.0`, so that a server can listen on both.
         socket.set_only_v6(true)?;
     }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    if sharing == Sharing::Workers {
+    if listens {
         // Accepted sockets inherit these options, which saves system calls.
         socket.set_tcp_nodelay(true)?;
         let keepalive = TcpKeepalive::new()

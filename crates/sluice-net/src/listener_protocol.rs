@@ -6,8 +6,7 @@ use rustls::server::ProducesTickets;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::{ListenAddress, Peers, Settings};
 
-use crate::tls;
-use crate::tls::ListenerTls;
+use crate::tls::{self, ListenerTls};
 
 /// The protocols of one listener; replaced as a whole on reload.
 #[derive(Clone)]
@@ -16,8 +15,7 @@ pub struct ListenerProtocol {
     pub tls: Option<Arc<ListenerTls>>,
     /// Whether HTTP/2 is offered besides HTTP/1.1.
     pub http2: bool,
-    /// The proxies that connections must come from, if they begin with a header of the PROXY protocol; others are
-    /// closed.
+    /// The proxies that connections must come from, if they begin with a header of the PROXY protocol.
     pub proxy_protocol: Option<Arc<Peers>>,
     /// The port of the same host to which every request is redirected.
     pub redirect_to_https: Option<u16>,

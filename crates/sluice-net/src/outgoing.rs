@@ -356,8 +356,10 @@ pub(crate) struct Hold {
 }
 
 /// The body of an exchange, as the connection counts it.
+#[derive(Default)]
 pub(crate) struct OutgoingBody {
-    exchange: u32,
+    /// The number of its exchange on the connection.
+    pub(crate) exchange: u32,
     /// `None` until it is known that the body has several chunks.
     delivery: Option<Rc<Delivery>>,
     /// Size of the last chunk asked for; 0 before the first. Small, because a response holds it.
@@ -368,13 +370,8 @@ impl OutgoingBody {
     pub(crate) fn of_exchange(exchange: u32) -> OutgoingBody {
         OutgoingBody {
             exchange,
-            delivery: None,
-            chunk_bytes: 0,
+            ..OutgoingBody::default()
         }
-    }
-
-    pub(crate) fn exchange(&self) -> u32 {
-        self.exchange
     }
 
     /// Waits until the connection may have another chunk of the body in memory. Returns how many bytes it may have.
@@ -413,8 +410,7 @@ impl OutgoingBody {
         self.delivery = Some(delivery);
     }
 
-    /// Counts a chunk that has so many bytes of memory of its own. `None` if nobody needs to know: a whole body in shared memory, in
-    /// HTTP/1.1.
+    /// Counts a chunk with its own bytes of memory. `None` if nobody needs to know: a whole body in shared memory, in HTTP/1.1.
     pub(crate) fn hold(&self, outgoing: &Outgoing, own: usize) -> Option<Hold> {
         if let Some(delivery) = &self.delivery {
             delivery.bytes.set(delivery.bytes.get() + own);

@@ -34,12 +34,10 @@ const V1_BYTES: std::ops::RangeInclusive<usize> = 15..=107;
 /// Bytes of the fixed part: signature, version and command, family, length (§2.2).
 const V2_HEAD_BYTES: usize = 16;
 
-/// Bytes after the fixed part, at most: addresses have up to 216; a client certificate, which may follow them, some
-/// thousands.
+/// Bytes after the fixed part, at most: addresses have up to 216, a client certificate after them some thousands.
 const V2_REST_BYTES_MAX: usize = 16 << 10;
 
-/// Reads the header and sets the endpoints of the connection. False if the connection must be closed, which is logged
-/// then.
+/// Reads the header and sets the endpoints of the connection. False if it must be closed, which is logged then.
 pub(crate) async fn receive(
     net: &WorkerNet,
     limits: &Limits,

@@ -26,8 +26,7 @@ const ADDRESSES_MAX: usize = 10_000;
 const LOOKUPS_MAX: usize = 64;
 const WAITING_MAX: usize = 1024;
 
-/// How long a lookup may take in both directions together, and how long to wait for an answer before the query is
-/// repeated.
+/// How long a lookup may take in both directions together, and after what time a query is repeated.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 const TRY_TIMEOUT: Duration = Duration::from_millis(1500);
 
@@ -66,8 +65,7 @@ struct State {
 }
 
 impl ReverseDns {
-    /// Starts the thread that performs the lookups. The error is the system's: its resolver has no configuration, for
-    /// example.
+    /// Starts the thread that performs the lookups. The error is the system's: no configuration of a resolver, for example.
     pub fn start(settings: &DnsSettings) -> io::Result<ReverseDns> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let resolver = resolver(settings)?;
@@ -82,8 +80,7 @@ impl ReverseDns {
         })
     }
 
-    /// Returns the cached lookup of an address. If there is none or it has expired, queues a new one; `None` if the
-    /// queue is full and nothing is cached.
+    /// The cached lookup of an address, or a new one if that has expired; `None` if the queue is full.
     pub fn look_up(&self, address: IpAddr) -> Option<Arc<Lookup>> {
         let address = address.to_canonical();
         let known = self.lookups.get(&address);
@@ -117,8 +114,7 @@ impl Lookup {
         self.state.borrow().name.clone()
     }
 
-    /// Waits for the name until the deadline. Only the first requests of a client wait, because the deadline is counted
-    /// from the first one.
+    /// Waits for the name until the deadline, which counts from the first request of the client.
     pub async fn wait(self: Arc<Self>) -> Option<Arc<str>> {
         let mut state = self.state.subscribe();
         let is_known = |state: &State| state.expires.is_some() || state.name.is_some();

@@ -14,12 +14,10 @@ use std::time::Duration;
 use sluice_settings::limits::Limits;
 use tokio::time::timeout;
 
-use crate::client_certificates;
-use crate::client_certificates::ShownCertificate;
+use crate::client_certificates::{self, ShownCertificate};
 use crate::close_reason::CloseReason;
 use crate::connection::Connection;
-use crate::connection_events;
-use crate::connection_events::Handshake;
+use crate::connection_events::{self, Handshake};
 use crate::half_close::ClientEnd;
 use crate::http_connection::HttpConnection;
 use crate::http1::run_http1;
@@ -41,8 +39,7 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The first bytes of HTTP/2 with prior knowledge (RFC 9113 §3.4); no method of HTTP/1.1 begins with them.
 const PREFACE: &[u8] = b"PRI";
 
-/// The interval at which a client is asked again that has sent only the beginning of `PREFACE`: rare, and the event loop reports
-/// bytes that are not read only once.
+/// How often a client is asked again that has sent only the beginning of `PREFACE`: rare, and no event reports it.
 const PEEK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A connection whose protocol is not known yet.
@@ -73,8 +70,7 @@ impl<S: Service> Accepted<S> {
     }
 }
 
-/// Serves one connection from its acceptance to its close, then frees its slot. `listener` is the index of its
-/// listener.
+/// Serves one connection from its acceptance to its close, then frees its slot. `listener` is its listener's number.
 pub(crate) fn serve_connection<S: Service>(
     net: Rc<WorkerNet>,
     service: Rc<S>,
@@ -83,8 +79,7 @@ pub(crate) fn serve_connection<S: Service>(
     listener: usize,
 ) -> impl Future<Output = ()> {
     let connection = Rc::clone(&slot);
-    // Outside the async block, and in one variable: the future stores all its arguments and variables for its whole
-    // life.
+    // Outside the async block, and in one variable: the future stores all its variables for its whole life.
     let mut stage = begin(Accepted { net, service, slot }, socket, listener);
     async move {
         while let Stage::Opening(opening) = &mut stage {
@@ -115,8 +110,7 @@ pub(crate) fn serve_connection<S: Service>(
 }
 
 enum Stage<S> {
-    /// Reads the header of the PROXY protocol, the TLS handshake, or the first bytes. Boxed, so that the memory for it
-    /// is freed when the protocol is known.
+    /// Reads the header of the PROXY protocol, the TLS handshake, or the first bytes. Boxed, to free the memory then.
     Opening(Pin<Box<dyn Future<Output = Stage<S>>>>),
     Http1(HttpConnection<S>),
     Http2(HttpConnection<S>),

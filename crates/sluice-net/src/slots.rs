@@ -65,8 +65,7 @@ impl ConnectionSlots {
         self.free.get() == 0
     }
 
-    /// Waits until a slot is free. The connection that has been idle longest is closed for it, if there is one. Calls
-    /// `log` for that.
+    /// Waits until a slot is free. The connection that has been idle longest is closed for it; `log` gets that.
     pub(crate) async fn make_room(&self, log: impl Fn(&Connection)) {
         while self.are_full() {
             if let Some(connection) = self.longest_idle() {

@@ -273,8 +273,7 @@ impl Socket {
         matches!(peeked, Ok(Ok((1.., _))))
     }
 
-    /// Ends writing and waits for the client to close its side, so that the bytes sent arrive even if it was still
-    /// sending.
+    /// Ends writing and waits for the client to close its side, so that the bytes sent arrive.
     pub(crate) async fn linger(&mut self) {
         if self.end_writing().is_ok() {
             let mut discarded = 0;

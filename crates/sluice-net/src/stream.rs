@@ -142,8 +142,7 @@ impl ClientStream {
         self.written_in == self.connection.exchanges.begun.get()
     }
 
-    /// Sends the next byte of `STATUS_LINE`, or a leading zero of the size of the next chunk. There is room for it, because
-    /// nothing waits to be sent.
+    /// Sends the next byte of `STATUS_LINE`, or a leading zero of the next chunk's size. There is room: nothing else waits.
     fn send_probe(&mut self) {
         let mut context = Context::from_waker(Waker::noop());
         let is_within_body = self.has_begun_response();
@@ -168,8 +167,7 @@ impl ClientStream {
     /// How long writes have waited for the client since the last call, and the bytes that it has taken meanwhile. `None`
     /// if no write has waited.
     ///
-    /// What counts is what the client has acknowledged. The kernel reports room for more only in large steps, which a slow
-    /// client makes too rarely.
+    /// Bytes count once they are acknowledged: the kernel reports room in large steps, too rare for a slow client.
     pub(crate) fn client_wait(&mut self, now: Instant) -> Option<ClientWait> {
         let mut waited = std::mem::take(&mut self.waited);
         if let Some(since) = self.waiting_since.as_mut() {

@@ -111,8 +111,7 @@ fn time(time: &ASN1Time) -> String {
     text.unwrap_or_else(|_| time.to_string())
 }
 
-/// PEM (RFC 7468) on one line, because a variable holds no newline; Apache also uses spaces when it puts PEM into a
-/// header field.
+/// PEM (RFC 7468) on one line, with spaces, as Apache puts it into a header field: a variable holds no newline.
 fn pem(certificate: &[u8]) -> String {
     let text = STANDARD.encode(certificate);
     format!("-----BEGIN CERTIFICATE----- {text} -----END CERTIFICATE-----")

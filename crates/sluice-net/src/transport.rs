@@ -21,8 +21,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// Performs the TLS handshake, with the configuration for the host that the client names. An error is the client's fault:
-    /// the handshake failed, or the client closed.
+    /// Performs the TLS handshake, with the configuration for the host that the client names. An error is the client's fault.
     pub(crate) async fn encrypt(socket: Socket, tls: &ListenerTls) -> io::Result<(Transport, Arc<HandshakeConfig>)> {
         let (mut stream, config) = match tls.only() {
             Some(config) => {
@@ -55,10 +54,7 @@ impl Transport {
 
     /// Whether HTTP/2 was negotiated (ALPN, RFC 7301).
     pub(crate) fn is_http2(&self) -> bool {
-        match self {
-            Transport::Clear(_) => false,
-            Transport::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
-        }
+        self.tls().is_some_and(|tls| tls.alpn_protocol() == Some(b"h2"))
     }
 
     /// The state of TLS. `None` in clear text.

@@ -1,7 +1,6 @@
 //! Unix sockets: the file that clients connect to, from its creation to its removal.
 //!
-//! A socket file that a killed server left behind is replaced; one on which a process listens, or a file that is not a socket, never
-//! is.
+//! A socket file that a killed server left behind is replaced. One on which a process listens, or another file, never is.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};

@@ -30,10 +30,7 @@ impl UnixPeer {
         }
     }
 
-    /// Receives bytes without waiting.
-    ///
-    /// # Errors
-    /// Those of recv(2). `InvalidData`: descriptors came along, and the connection is to be closed.
+    /// Receives bytes without waiting. An error is one of recv(2), or `InvalidData`: descriptors came along.
     pub(crate) fn receive(&self, socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<usize> {
         let received = receive(socket, bytes, self.user)?;
         if received.descriptors.is_empty() {

@@ -15,8 +15,7 @@ use crate::client_counts::ClientCounts;
 use crate::connection::{CloseRequest, Connection};
 use crate::connection_log::ConnectionLog;
 use crate::listener_protocol::ListenerProtocol;
-use crate::phase;
-use crate::phase::Phase;
+use crate::phase::{self, Phase};
 use crate::send_budget::SendBudget;
 use crate::slots::{ConnectionCounts, ConnectionSlots};
 

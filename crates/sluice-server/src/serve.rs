@@ -117,7 +117,7 @@ impl Service for ExchangeService {
         if request::ends_connection(&head) {
             exchange.set_last();
             if incoming.is_end_stream() {
-                connection.exchanges.expect_no_more();
+                connection.exchanges.expects_no_more.set(true);
             }
         }
         let mut fields = head.headers;
@@ -222,7 +222,7 @@ fn finish(
     let has_length = response.body().length().is_some() || response.headers().contains_key(header::CONTENT_LENGTH);
     let version = exchange.line.version;
     if !has_length && version.uses_chunked() {
-        under_way.exchanges.begin_chunked();
+        under_way.exchanges.is_chunked.set(true);
     } else if !has_length && !version.keeps_connection() {
         end_with_connection(&mut response);
     }

@@ -21,8 +21,7 @@ pub struct Accepted {
 }
 
 impl Accepted {
-    /// Reads the field. The first of two entries with one name counts; entries with an invalid quality value or beyond the
-    /// limit are ignored.
+    /// Reads the field. The first entry of a name counts; those that are invalid or beyond the limit are ignored.
     pub fn read(fields: &HeaderMap) -> Accepted {
         let mut accepted = Accepted::default();
         let entries = lines(fields, header::ACCEPT_ENCODING).flat_map(|line| line.split(','));

@@ -15,8 +15,7 @@ const BROTLI_BUFFER_BYTES: usize = 16 << 10;
 pub enum Effort {
     /// High: a background thread compresses once, and the result is sent many times.
     Kept,
-    /// Low: a worker compresses while other tasks wait, and the result is sent once. The window is small, 256 KiB, because
-    /// each response in progress has its own.
+    /// Low: a worker compresses while other tasks wait. The window is small, 256 KiB, because each response has its own.
     Passing,
 }
 

@@ -33,8 +33,7 @@ pub enum Forbidden {
              X-Forwarded-Proto); clear_text = true in access at {0} would allow it"
     )]
     PasswordInClearText(Box<str>),
-    /// A report is asked for without a user and under this host, which is not a name of the site or of this machine: a page of that host
-    /// could read it (DNS rebinding).
+    /// A report is asked for without a user and under a host that is no name of the site or machine: its pages could read it.
     #[error(
         "reports are not shown under the host {0:?}, which is no name of the site (hosts) or of this machine, unless to a user"
     )]

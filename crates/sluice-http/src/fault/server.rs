@@ -128,8 +128,7 @@ impl IoFailure {
         Arc::new(IoFailure { activity, error })
     }
 
-    /// Whether there is no room for a request body: the disk or a quota is full, or a file of this size is not allowed
-    /// (RLIMIT_FSIZE).
+    /// Whether there is no room for a request body: a full disk or quota, or RLIMIT_FSIZE.
     fn is_full(&self) -> bool {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         self.activity == Activity::StoreBody && matches!(self.error.kind(), FileTooLarge | QuotaExceeded | StorageFull)

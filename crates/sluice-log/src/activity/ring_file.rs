@@ -170,10 +170,7 @@ impl RingFile {
         }
     }
 
-    /// The minutes from `first` on that the file has.
-    ///
-    /// # Errors
-    /// The system's.
+    /// The minutes from `first` on that the file has. An error is the system's.
     pub(super) fn read(&self, first: u32, count: u32) -> io::Result<Vec<Minute>> {
         let count = count.min(MINUTES);
         let begin = first % MINUTES;
@@ -188,10 +185,7 @@ impl RingFile {
         Ok(minutes.filter(is_wanted).collect())
     }
 
-    /// Adds what happened in a minute to its record; an older minute there is replaced.
-    ///
-    /// # Errors
-    /// The system's: the record is as it was, or damaged.
+    /// Adds what happened in a minute to its record; an older minute there is replaced. An error is the system's.
     pub(super) fn add(&self, minute: &Minute) -> io::Result<()> {
         let number = 1 + (minute.minute % MINUTES) as usize;
         let mut sum = *minute;
@@ -204,10 +198,7 @@ impl RingFile {
         self.file.write_all_at(&record::encode(&sum), offset(number))
     }
 
-    /// Writes the header.
-    ///
-    /// # Errors
-    /// The system's.
+    /// Writes the header. An error is the system's.
     pub(super) fn write_header(&self, state: State, now: u64) -> io::Result<()> {
         let mut header: Record = [0; RECORD_BYTES];
         let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);

@@ -20,15 +20,14 @@ pub struct Exchanges {
     pub(crate) idle_since: Cell<u64>,
     /// Bytes of a response may wait to be sent, or the connection is being closed: it cannot make room any sooner.
     pub(crate) has_unsent: Cell<bool>,
-    /// The client has announced that it will close, and its last request is complete.
-    pub(crate) expects_no_more: Cell<bool>,
+    /// The client has announced that it will close, and its last request is complete: no more bytes will arrive.
+    pub expects_no_more: Cell<bool>,
     /// The response in progress is chunked; in HTTP/1.1 only.
-    pub(crate) is_chunked: Cell<bool>,
+    pub is_chunked: Cell<bool>,
 }
 
 impl Exchanges {
-    /// Counts an exchange whose head is complete: bytes read from now on belong to its body or to the next head. It waits for the
-    /// server first. Returns its number.
+    /// Counts an exchange whose head is complete, and which waits for the server. Returns its number.
     pub(crate) fn begin(&self) -> u32 {
         self.open.update(|open| open + 1);
         self.begun.update(|begun| begun.wrapping_add(1));
@@ -78,16 +77,5 @@ impl Exchanges {
     /// Whether some bytes of a head have arrived, but not all.
     pub(crate) fn has_part_of_head(&self) -> bool {
         self.head_bytes.get() > 0
-    }
-
-    /// Notes that the current request is complete and that the client will close after the response: no more bytes will
-    /// arrive.
-    pub fn expect_no_more(&self) {
-        self.expects_no_more.set(true);
-    }
-
-    /// Notes that the response of HTTP/1.1 that begins now is chunked.
-    pub fn begin_chunked(&self) {
-        self.is_chunked.set(true);
     }
 }
