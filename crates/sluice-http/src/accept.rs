@@ -86,12 +86,7 @@ pub fn choose(fields: &HeaderMap, offered: &[MediaType], otherwise: MediaType) -
 }
 
 fn read(fields: &HeaderMap) -> String {
-    let mut list = String::new();
-    for line in lines(fields, header::ACCEPT) {
-        list.push_str(line);
-        list.push(',');
-    }
-    list
+    lines(fields, header::ACCEPT).flat_map(|line| [line, ","]).collect()
 }
 
 /// The lines of a field that is a list, up to the limit; an entry across the limit is left out.

@@ -113,10 +113,7 @@ impl RepeatableBody {
         Poll::Ready(Ok(Some(&self.chunk)))
     }
 
-    /// The receiver has taken so many of the next bytes.
-    ///
-    /// # Panics
-    /// If there are fewer.
+    /// The receiver has taken so many of the next bytes. Panics if there are fewer.
     pub fn consume(&mut self, length: usize) {
         self.consumed += length as u64;
         self.kept = self.kept.take().filter(|kept| kept.len() + length <= KEPT_BYTES_MAX);

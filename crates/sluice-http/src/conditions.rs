@@ -93,12 +93,16 @@ impl Validators {
 /// An invalid date counts as absent (§13.1.3, §13.1.4). The RFC does not define invalid lists of tags: here a list ends at
 /// its first invalid entry, so that an invalid entry matches nothing.
 pub fn evaluate(fields: &HeaderMap, file: &Validators) -> Evaluation {
-    let is_wanted = if_match(fields, file).or_else(|| if_unmodified_since(fields, file));
+    // If-Match, or else If-Unmodified-Since (§13.1.1, §13.1.4).
+    let is_wanted = lists(fields, header::IF_MATCH, |tag| file.match_strongly(tag))
+        .or_else(|| Some(file.modified <= sole_date(fields, header::IF_UNMODIFIED_SINCE)?));
     if is_wanted == Some(false) {
         return Evaluation::Failed;
     }
-    let is_changed = if_none_match(fields, file).or_else(|| if_modified_since(fields, file));
-    if is_changed == Some(false) {
+    // If-None-Match, or else If-Modified-Since (§13.1.2, §13.1.3).
+    let is_known = lists(fields, header::IF_NONE_MATCH, |tag| file.match_weakly(tag))
+        .or_else(|| Some(file.modified <= sole_date(fields, header::IF_MODIFIED_SINCE)?));
+    if is_known == Some(true) {
         return Evaluation::NotModified;
     }
     Evaluation::Perform
@@ -129,28 +133,6 @@ pub fn is_same_version(fields: &HeaderMap, file: &Validators) -> bool {
     }
 }
 
-/// RFC 9110 §13.1.1.
-fn if_match(fields: &HeaderMap, file: &Validators) -> Option<bool> {
-    lists(fields, header::IF_MATCH, |tag| file.match_strongly(tag))
-}
-
-/// RFC 9110 §13.1.4.
-fn if_unmodified_since(fields: &HeaderMap, file: &Validators) -> Option<bool> {
-    let date = http_date(sole(fields, header::IF_UNMODIFIED_SINCE)?)?;
-    Some(file.modified <= date)
-}
-
-/// RFC 9110 §13.1.2.
-fn if_none_match(fields: &HeaderMap, file: &Validators) -> Option<bool> {
-    lists(fields, header::IF_NONE_MATCH, |tag| file.match_weakly(tag)).map(|is_listed| !is_listed)
-}
-
-/// RFC 9110 §13.1.3.
-fn if_modified_since(fields: &HeaderMap, file: &Validators) -> Option<bool> {
-    let date = http_date(sole(fields, header::IF_MODIFIED_SINCE)?)?;
-    Some(file.modified > date)
-}
-
 /// Whether a field lists a tag that matches, or is `*`, which every file matches; `None` if there is no such field.
 fn lists(fields: &HeaderMap, name: HeaderName, matches: impl Fn(&Tag<'_>) -> bool) -> Option<bool> {
     let mut lines = fields.get_all(name).iter().peekable();
@@ -162,6 +144,10 @@ fn lists(fields: &HeaderMap, name: HeaderName, matches: impl Fn(&Tag<'_>) -> boo
 fn sole(fields: &HeaderMap, name: HeaderName) -> Option<&HeaderValue> {
     let mut values = fields.get_all(name).iter();
     values.next().filter(|_| values.next().is_none())
+}
+
+fn sole_date(fields: &HeaderMap, name: HeaderName) -> Option<u64> {
+    http_date(sole(fields, name)?)
 }
 
 /// A date in seconds since 1970, in any of the three formats (RFC 9110 §5.6.7).

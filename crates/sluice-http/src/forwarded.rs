@@ -78,8 +78,7 @@ fn elements(fields: &HeaderMap, name: &HeaderName) -> impl Iterator<Item = Strin
         .filter(|element| !element.is_empty())
 }
 
-/// Splits a list at its commas, from its end. So a quotation mark that a client has opened and not closed is found last, and
-/// does not hide elements that a proxy has appended.
+/// Splits a list at its commas, from its end: an open quotation mark of a client does not hide what a proxy has appended.
 struct FromEnd<'a>(&'a [u8]);
 
 impl<'a> Iterator for FromEnd<'a> {

@@ -12,8 +12,7 @@ pub trait Protocol {
     /// Whether a connection is kept unless one side says otherwise (RFC 9112 §9.3): then its end delimits no body.
     fn keeps_connection(&self) -> bool;
 
-    /// Whether a connection has several exchanges at a time, each as a stream that can be ended alone (RFC 9113 §5). Then frames delimit
-    /// bodies, and pseudo-header fields stand instead of the request line.
+    /// Whether a connection has several exchanges at a time, as streams (RFC 9113 §5), with frames and pseudo-header fields.
     fn is_multiplexed(&self) -> bool;
 }
 

@@ -42,8 +42,7 @@ pub enum StoredBody {
 /// A file without a name that holds a body. A thread closes it, because the system then frees its blocks.
 pub struct StoredFile(DroppedElsewhere<(File, Reservation)>);
 
-/// A body that is being stored in memory: copied, because a chunk of the client's keeps the whole block alive that the connection was
-/// read into, and a client may send single bytes.
+/// A body that is being stored in memory: copied, because a chunk of one byte keeps a whole block of the connection alive.
 struct InMemory {
     bytes: Vec<u8>,
     /// The part of the budget for the capacity of `bytes`.
@@ -75,8 +74,7 @@ impl BodyStorage {
 }
 
 impl RequestBody {
-    /// Stores the whole body. Returns its length, too. The fault is the client's (as of `poll_chunk`) or the server's: there is no
-    /// room for another body (503), or a file cannot be written.
+    /// Stores the whole body. Returns its length, too. The fault is the client's (as of `poll_chunk`), or the server's: no room.
     pub async fn store(mut self, storage: &BodyStorage) -> Result<(StoredBody, u64), Fault> {
         let mut memory = InMemory::new(Reservation::empty(&storage.budget));
         let last = loop {

@@ -181,10 +181,7 @@ impl Target {
     }
 }
 
-/// Checks that each `%` in the path of a path and query begins an escape (RFC 3986 §2.1).
-///
-/// # Errors
-/// The client's fault (400): one does not.
+/// Checks that each `%` in a path begins an escape (RFC 3986 §2.1). An error is the client's fault (400).
 pub fn check_escapes(raw: &str) -> Result<(), Box<TargetError>> {
     let mut rest = raw.split(['?', '#']).next().unwrap_or_default();
     while let Some((_, after)) = rest.split_once('%') {

@@ -12,7 +12,6 @@ use crate::line;
 /// Texts cached per thread, more than a server has time formats. Further ones replace the oldest.
 const TEXTS_MAX: usize = 16;
 
-/// The current time, read once for each pass of the log's thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Now {
     pub instant: Instant,

@@ -51,11 +51,8 @@ impl Failures {
         !is_clean && has_passed(REPORT_INTERVAL, self.reported_at, now)
     }
 
-    /// Reports a failure and the lines lost, once per interval.
+    /// Reports a failure and the lines lost; call it if `is_report_due`.
     pub(crate) fn report(&mut self, log: &str, now: Now) {
-        if !self.is_report_due(now) {
-            return;
-        }
         self.reported_at = Some(now.instant);
         let lost = std::mem::take(&mut self.lost);
         match (&self.failure, lost) {
@@ -70,7 +67,9 @@ impl Failures {
     /// Reports at the end, regardless of the interval.
     pub(crate) fn report_last(&mut self, log: &str, now: Now) {
         self.reported_at = None;
-        self.report(log, now);
+        if self.is_report_due(now) {
+            self.report(log, now);
+        }
     }
 
     /// Warns of a failed rotation, once per interval.

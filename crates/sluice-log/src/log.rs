@@ -79,11 +79,8 @@ impl Log {
         }
     }
 
-    /// Opens the logs of the settings: first the server's own, then those of the sites in their order. Files that are
-    /// already open stay open. Starts the thread if there is a file.
-    ///
-    /// # Errors
-    /// A file cannot be opened: the administrator's fault.
+    /// Opens the logs of the settings: first the server's own, then those of the sites in their order. Files that are open stay so.
+    /// Starts the thread if there is a file. An error is the administrator's fault: a file cannot be opened.
     pub fn open(&self, settings: &Settings) -> Result<Box<[SiteLog]>, String> {
         let own = self.site_log("-", &settings.access_log)?;
         let of_server = |site: &SiteSettings| SiteLog {

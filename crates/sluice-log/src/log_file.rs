@@ -75,8 +75,7 @@ impl LogFile {
             .any(|buffer| !lock(&buffer.lines).is_empty() || buffer.lost.load(Ordering::Relaxed) > 0)
     }
 
-    /// Writes the lines of all workers to the file. `scratch` is an empty vector to swap with the buffers. Returns
-    /// whether lines wait because they could not be written.
+    /// Writes the lines of all workers to the file. `scratch` is empty. Returns whether lines wait that could not be written.
     pub(crate) fn flush(&self, scratch: &mut Vec<u8>, pass: FlushPass) -> bool {
         let mut sink = lock(&self.sink);
         if pass.reopens {

@@ -69,8 +69,7 @@ pub(crate) fn stamp(second: i64, zone: &TimeZone) -> String {
     time.to_zoned(zone.clone()).strftime("%Y%m%d-%H%M%S").to_string()
 }
 
-/// Renames the file `path` to the first free name, if it is still the file that is open. Names with numbers below
-/// `first` are known to be taken; returns the number after the one used.
+/// Renames the file `path`, if it is still the one that is open, to a free name from number `first` on. Returns the next number.
 pub(crate) fn rotate_out(path: &Path, open: &File, stamp: &str, first: u32) -> io::Result<u32> {
     let metadata = open.metadata()?;
     match fs::metadata(path) {

@@ -128,7 +128,6 @@ impl Sink {
         }
     }
 
-    /// Tries again to write the waiting lines, if a retry is due.
     pub(crate) fn retry(&mut self, now: Now) {
         if self.failures.is_retry_due(now) {
             self.retry_now(now);
@@ -321,10 +320,7 @@ fn open_answered(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether the file of a log can be opened, as a reopening does it: it is made if it is not there.
-///
-/// # Errors
-/// It cannot; the error says what to do if permission is missing.
+/// Whether the file of a log can be opened, or made. An error says what to do if permission is missing.
 pub fn check_open(path: &Path) -> io::Result<()> {
     open_append(path).map(drop)
 }

@@ -23,8 +23,7 @@ pub struct CertificateFacts {
     pub expires: u64,
 }
 
-/// The facts about each certificate of a configuration, in the order of addresses and then of sites. One that cannot be read is left out, because
-/// the server does not start with it.
+/// The facts about each certificate of a configuration, in the order of addresses and then of sites, if it can be read.
 pub fn certificate_facts(settings: &Settings) -> Vec<CertificateFacts> {
     let mut found: Vec<CertificateFacts> = Vec::new();
     for identity in identities(settings) {

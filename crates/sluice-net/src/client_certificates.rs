@@ -114,8 +114,7 @@ pub(crate) struct ShownCertificate {
 const CHECKS_MAX: usize = 8;
 
 impl ShownCertificate {
-    /// Notes what a handshake has shown. A resumed session shows the certificate of an earlier handshake, which may have expired
-    /// since: it is checked again. An error is the client's fault.
+    /// Notes what a handshake has shown. The certificate of a resumed session is checked again: it may have expired (an error).
     pub(crate) fn of(
         connection: &ServerConnection,
         authorities: &Arc<ClientAuthorities>,

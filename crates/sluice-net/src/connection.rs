@@ -86,8 +86,7 @@ impl Connection {
         self.watched.carries_events(|| self.outgoing.has_chunks())
     }
 
-    /// Notes that nobody wants to be shown the bytes of the exchange that has begun, because no watch can match it. In HTTP/2 the bytes
-    /// of several exchanges are mixed, so there this has no effect.
+    /// Notes that no watch can match the exchange that has begun. No effect in HTTP/2, where the bytes of exchanges are mixed.
     pub fn skip_octets(&self) {
         self.watched.skips_octets.set(!self.outgoing.is_http2.get());
     }

@@ -135,11 +135,10 @@ impl Handshake {
         }
     }
 
-    /// Notes what client and server have agreed on.
     pub(crate) fn note_done(&self, connection: &Connection, transport: &Transport) {
         self.tracer.note(Item::Tls, "tls", || {
             let mut text = "handshake:".to_owned();
-            for (name, value) in connection.peer.tls_info().into_iter().flat_map(|info| &info.variables) {
+            for (name, value) in variables(connection) {
                 let label = match *name {
                     "SSL_PROTOCOL" | "SSL_CIPHER" => "",
                     "SSL_TLS_SNI" => "host ",
@@ -183,6 +182,10 @@ impl Handshake {
     }
 }
 
+fn variables(connection: &Connection) -> impl Iterator<Item = &(&'static str, String)> {
+    connection.peer.tls_info().into_iter().flat_map(|info| &info.variables)
+}
+
 fn is_resumed(connection: &Connection) -> bool {
     has_variable(connection, "SSL_SESSION_RESUMED", "Resumed")
 }
@@ -196,6 +199,6 @@ fn certificate(connection: &Connection) -> &'static str {
 }
 
 fn has_variable(connection: &Connection, name: &str, value: &str) -> bool {
-    let mut variables = connection.peer.tls_info().into_iter().flat_map(|info| &info.variables);
+    let mut variables = variables(connection);
     variables.any(|(found, shown)| *found == name && shown == value)
 }

@@ -21,7 +21,6 @@ pub(crate) struct ConnectionLog {
     used_memory: RateLimitedLog,
     accept_failed: RateLimitedLog,
     sent_descriptors: RateLimitedLog,
-    /// Connections that are closed before their first request.
     refused: RateLimitedLog,
 }
 

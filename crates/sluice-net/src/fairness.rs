@@ -17,8 +17,7 @@ const HTTP2_BYTES: usize = 16 << 10;
 /// Bytes that a connection writes in a turn; the last write may exceed it. A chunk of a large file has as many, which take a third of a millisecond.
 const WRITTEN_BYTES: usize = 1 << 20;
 
-/// Exchanges after which a turn is over. hyper begins up to 16 before it wakes its own task, which the runtime then polls
-/// again many times before it asks for the events of other connections.
+/// Exchanges after which a turn is over: hyper begins 16, and its task is polled many times before those of other connections.
 const EXCHANGES_MAX: u32 = 8;
 
 /// The bytes that a connection may still read and write in its turn.

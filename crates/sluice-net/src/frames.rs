@@ -295,22 +295,17 @@ impl Frame {
     }
 
     fn write_settings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [&str; 9] = [
-            "HEADER_TABLE_SIZE",
-            "ENABLE_PUSH",
-            "MAX_CONCURRENT_STREAMS",
-            "INITIAL_WINDOW_SIZE",
-            "MAX_FRAME_SIZE",
-            "MAX_HEADER_LIST_SIZE",
-            "0x7",
-            "ENABLE_CONNECT_PROTOCOL",
-            "NO_RFC7540_PRIORITIES",
-        ];
+        // By their numbers, from 1 (RFC 9113 §6.5.2, RFC 8441 §3, RFC 9218 §2.1).
+        const NAMES: &str = "HEADER_TABLE_SIZE ENABLE_PUSH MAX_CONCURRENT_STREAMS INITIAL_WINDOW_SIZE MAX_FRAME_SIZE MAX_HEADER_LIST_SIZE 0x7 \
+                             ENABLE_CONNECT_PROTOCOL NO_RFC7540_PRIORITIES";
         for (index, setting) in self.values.as_chunks::<6>().0.iter().enumerate() {
             let [high, low, value @ ..] = *setting;
             let (number, value) = (u16::from_be_bytes([high, low]), u32::from_be_bytes(value));
             f.write_str(if index == 0 { ": " } else { ", " })?;
-            match usize::from(number).checked_sub(1).and_then(|at| NAMES.get(at)) {
+            match usize::from(number)
+                .checked_sub(1)
+                .and_then(|at| NAMES.split(' ').nth(at))
+            {
                 Some(name) => write!(f, "{name} {value}")?,
                 None => write!(f, "{number:#x} {value}")?,
             }
@@ -347,23 +342,9 @@ struct ErrorCode(u32);
 
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [&str; 14] = [
-            "NO_ERROR",
-            "PROTOCOL_ERROR",
-            "INTERNAL_ERROR",
-            "FLOW_CONTROL_ERROR",
-            "SETTINGS_TIMEOUT",
-            "STREAM_CLOSED",
-            "FRAME_SIZE_ERROR",
-            "REFUSED_STREAM",
-            "CANCEL",
-            "COMPRESSION_ERROR",
-            "CONNECT_ERROR",
-            "ENHANCE_YOUR_CALM",
-            "INADEQUATE_SECURITY",
-            "HTTP_1_1_REQUIRED",
-        ];
-        let name = usize::try_from(self.0).ok().and_then(|code| NAMES.get(code));
+        const NAMES: &str = "NO_ERROR PROTOCOL_ERROR INTERNAL_ERROR FLOW_CONTROL_ERROR SETTINGS_TIMEOUT STREAM_CLOSED FRAME_SIZE_ERROR \
+                             REFUSED_STREAM CANCEL COMPRESSION_ERROR CONNECT_ERROR ENHANCE_YOUR_CALM INADEQUATE_SECURITY HTTP_1_1_REQUIRED";
+        let name = usize::try_from(self.0).ok().and_then(|code| NAMES.split(' ').nth(code));
         match name {
             Some(name) => f.write_str(name),
             None => write!(f, "error {:#x}", self.0),

@@ -71,7 +71,6 @@ pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<He
     }
 }
 
-/// Why `run_until_idle` returned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Closed,
@@ -83,13 +82,8 @@ enum Outcome {
 }
 
 async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome, hyper::Error> {
-    let HttpConnection {
-        net,
-        service,
-        slot,
-        stream,
-    } = http;
-    let connection: &Rc<Connection> = slot;
+    let (net, service, stream) = (&http.net, &http.service, &http.stream);
+    let connection: &Rc<Connection> = &http.slot;
     let limits = service.limits();
     let tunnel = RefCell::new(None);
     let service = service_fn(|request: Request<Incoming>| {
@@ -146,7 +140,6 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
     Ok(outcome)
 }
 
-/// Why a connection ends without an error, if that is not known yet.
 fn reason_of_end<S>(http: &HttpConnection<S>, outcome: Outcome) -> CloseReason {
     match http.stream.borrow().client {
         ClientSide::Closed => CloseReason::ClientClosed,
@@ -158,7 +151,7 @@ fn reason_of_end<S>(http: &HttpConnection<S>, outcome: Outcome) -> CloseReason {
     }
 }
 
-fn check<S>(
+fn check<S: Service>(
     http: &HttpConnection<S>,
     limits: &Limits,
     monitor: &mut ConnectionMonitor,
@@ -167,9 +160,7 @@ fn check<S>(
     let (connection, mut stream) = (&http.slot, http.stream.borrow_mut());
     let wait = stream.client_wait(monitor.now());
     if !monitor.is_fast_enough(connection, wait, limits) {
-        http.net.log.slow(connection);
-        connection.close_because(CloseReason::TooSlow);
-        connection.abort();
+        http.end_slow();
         return Action::Close(Outcome::Closed);
     }
     // hyper does not read while it waits for a response.

@@ -40,8 +40,7 @@ const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 /// Bytes of one response that h2 takes for the client's window, before the body is asked for more (`outgoing`).
 const SEND_BUFFER_BYTES: usize = 256 << 10;
 
-/// How long before the end of `head_timeout` an idle connection is sent GOAWAY, so that the client need not find out by a
-/// failed request: a quarter of it, at most this.
+/// An idle connection is sent GOAWAY a quarter of `head_timeout` before its end, at most this, so that no request fails.
 const GOAWAY_NOTICE: Duration = Duration::from_secs(5);
 
 /// Streams that were reset before they were accepted; more close the connection (CVE-2023-44487, the rapid reset).
@@ -53,9 +52,7 @@ const ERRORS_MAX: usize = 256;
 /// The future of an exchange, as hyper hands it to its executor.
 type ExchangeFuture = Pin<Box<dyn Future<Output = ()>>>;
 
-/// The exchanges that hyper has begun and that have not been polled yet.
-///
-/// They are polled when hyper has no more to read, so that all their responses leave in one write.
+/// The exchanges that hyper has begun. They are polled when it has no more to read, so that their responses leave in one write.
 #[derive(Clone)]
 struct NewExchanges {
     tasks: Tasks,
@@ -141,15 +138,9 @@ impl<F: Future<Output = ()> + 'static> Executor<F> for NewExchanges {
     }
 }
 
-/// Runs exchanges until the connection is to be closed.
 pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
-    let HttpConnection {
-        net,
-        service,
-        slot,
-        stream,
-    } = http;
-    let connection: &Rc<Connection> = slot;
+    let (net, service, stream) = (&http.net, &http.service, &http.stream);
+    let connection: &Rc<Connection> = &http.slot;
     connection.outgoing.is_http2.set(true);
     stream.borrow_mut().begin_http2();
     let limits = service.limits();
@@ -214,7 +205,6 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
     connection.close_because(reason_of_end(http, &monitor, result));
 }
 
-/// Why a connection ends, if that is not known yet.
 fn reason_of_end<S: Service>(
     http: &HttpConnection<S>,
     monitor: &ConnectionMonitor,

@@ -39,6 +39,13 @@ impl<S: Service> HttpConnection<S> {
         }
     }
 
+    /// Ends a connection whose client does not take what it is sent.
+    pub(crate) fn end_slow(&self) {
+        self.net.log.slow(&self.slot);
+        self.slot.close_because(CloseReason::TooSlow);
+        self.slot.abort();
+    }
+
     #[cold]
     fn look_up_watches(&self) {
         let connection = &self.slot;

@@ -36,9 +36,8 @@ use crate::worker_net::WorkerNet;
 /// Connections that wait in the kernel to be accepted by one worker; the system caps this (net.core.somaxconn).
 pub(crate) const BACKLOG: i32 = 4096;
 
-/// TCP keepalive detects clients whose machine or network has gone: the first probe is sent after a minute without a
-/// packet, and the connection is closed after six unanswered ones. Without it a script that computes for minutes would
-/// run on for a client that is gone, because no time limit of the server applies to it.
+/// TCP keepalive detects clients whose machine or network has gone: a script that computes for minutes would run on for them,
+/// because no time limit of the server applies to it.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 6;
@@ -72,18 +71,7 @@ pub struct Bound {
     pub file: Option<SocketFile>,
 }
 
-/// The listeners of one address, for each worker.
-pub struct Listeners {
-    /// One list for each worker.
-    pub by_worker: Vec<Vec<Listener>>,
-    /// The file of a unix socket; dropping this removes it.
-    pub file: Option<SocketFile>,
-}
-
-/// Binds an address for `workers` workers. Port 0 lets the system choose one port for all.
-///
-/// # Errors
-/// The port is taken, or the address is not one of this machine: the administrator's fault.
+/// Binds an address. Port 0 lets the system choose one for all workers. An error is the administrator's fault.
 pub fn bind(settings: &ListenSettings, workers: usize) -> io::Result<Bound> {
     match &settings.address {
         ListenAddress::Inet(address) => {
@@ -108,10 +96,7 @@ pub fn bind(settings: &ListenSettings, workers: usize) -> io::Result<Bound> {
 }
 
 impl Bound {
-    /// The sockets of an address that another process has bound; it also removes the file of a unix socket.
-    ///
-    /// # Errors
-    /// There is no socket, or one does not listen on this address.
+    /// The sockets of an address that another process has bound, and whose file it removes. An error: one does not listen there.
     pub fn of_sockets(configured: &ListenAddress, sockets: Vec<OwnedFd>) -> io::Result<Bound> {
         let mut address = None;
         for socket in &sockets {
@@ -140,10 +125,7 @@ impl Bound {
         })
     }
 
-    /// Removes the file of a unix socket with these sockets, as the process did that has bound them. Without a file there is nothing to remove.
-    ///
-    /// # Errors
-    /// The system is out of descriptors.
+    /// Has the file of a unix socket, if there is one, removed with these sockets. An error: no descriptors are left.
     pub fn owning_file(mut self) -> io::Result<Bound> {
         if let (ListenAddress::Unix(path), Some(socket)) = (&self.configured, self.sockets.first()) {
             self.file = SocketFile::of(path, socket.try_clone()?).ok();
@@ -151,11 +133,8 @@ impl Bound {
         Ok(self)
     }
 
-    /// The listeners of each worker: every socket has one at least, and every worker has one.
-    ///
-    /// # Errors
-    /// The system is out of descriptors.
-    pub fn into_listeners(mut self, workers: usize) -> io::Result<Listeners> {
+    /// The listeners of each worker, one or more for every socket, and the file of a unix socket. An error: no descriptors are left.
+    pub fn into_listeners(mut self, workers: usize) -> io::Result<(Vec<Vec<Listener>>, Option<SocketFile>)> {
         let address = match self.address {
             ListenAddress::Inet(address) => Some(address),
             ListenAddress::Unix(_) => None,
@@ -174,10 +153,7 @@ impl Bound {
         for (index, socket) in sockets.into_iter().enumerate() {
             by_worker[index % workers].push(listener(socket));
         }
-        Ok(Listeners {
-            by_worker,
-            file: self.file.take(),
-        })
+        Ok((by_worker, self.file.take()))
     }
 }
 

@@ -21,11 +21,7 @@ pub struct ListenerProtocol {
     pub redirect_to_https: Option<u16>,
 }
 
-/// Opens the certificates and keys of the settings, and returns the protocols of each listener, in the order of the
-/// settings.
-///
-/// # Errors
-/// A certificate or key cannot be read or used: the administrator's fault.
+/// The protocols of each listener, in the order of the settings. An error is the administrator's fault: a certificate or key.
 pub fn open(settings: &Settings, tickets: &Arc<dyn ProducesTickets>) -> Result<Vec<ListenerProtocol>, OpenError> {
     let configs = tls::open(settings, tickets)?;
     let protocols = settings

@@ -66,9 +66,8 @@ impl ConnectionMonitor {
         }
     }
 
-    /// Decides what to do with the connection now, and has its task woken after the next second. `check` is called once
-    /// a second, and its action takes precedence; if it is `Continue` and the server drains, the connection is shut
-    /// down, once.
+    /// Decides what to do with the connection now, and has its task woken after the next second. `check` is called once a second,
+    /// and its action takes precedence over the shutdown, once, when the server drains.
     pub(crate) fn next_action<T>(
         &mut self,
         net: &WorkerNet,

@@ -102,21 +102,15 @@ impl Outgoing {
 
     pub(crate) fn count_waiting(&self) -> usize {
         let deliveries = self.deliveries.borrow();
-        deliveries
-            .iter()
-            .filter(|delivery| delivery.waits_for_client.get())
-            .count()
+        let waiting = deliveries.iter().filter(|delivery| delivery.waits_for_client.get());
+        waiting.count()
     }
 
     /// Aborts the delivery of the exchange with this number, if it has begun.
     pub(crate) fn abort_delivery(&self, exchange: u32) {
         let deliveries = self.deliveries.borrow();
-        let delivery = deliveries
-            .iter()
-            .find(|delivery| delivery.exchange == exchange)
-            .cloned();
-        drop(deliveries);
-        if let Some(delivery) = delivery {
+        let found = deliveries.iter().find(|delivery| delivery.exchange == exchange);
+        if let Some(delivery) = found {
             delivery.abort();
         }
     }
@@ -221,7 +215,6 @@ impl Drop for Outgoing {
 #[derive(Default)]
 pub(crate) struct Delivery {
     exchange: u32,
-    /// Bytes of memory that its chunks use.
     bytes: Cell<usize>,
     /// Bytes of it that have moved to the socket; wraps around.
     moved: Cell<u32>,
@@ -297,7 +290,6 @@ impl Delivery {
 /// taken within the time of one delivery, while the younger one collects what comes meanwhile. Then the groups change places.
 #[derive(Default)]
 pub(crate) struct CompleteBodies {
-    /// Chunks of each group.
     counts: [Cell<u32>; 2],
     /// The number of the younger group; the other one is `1 - younger`.
     younger: Cell<usize>,
@@ -438,7 +430,6 @@ impl OutgoingBody {
         }
     }
 
-    /// Ends the delivery, because the exchange is over.
     pub(crate) fn end(&mut self, outgoing: &Outgoing) {
         if let Some(delivery) = self.delivery.take() {
             outgoing

@@ -4,7 +4,6 @@
 //! is required, and accepted only from declared proxies: guessing would let any client choose its address (the
 //! specification, haproxy.org/download/3.0/doc/proxy-protocol.txt, §2, §5).
 
-use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,6 +13,7 @@ use sluice_http::endpoints::{Endpoints, NamedBy};
 use sluice_settings::Peers;
 use sluice_settings::limits::Limits;
 use sluice_watch::Item;
+use thiserror::Error;
 use tokio::io::ReadBuf;
 use tokio::time::timeout;
 
@@ -105,27 +105,20 @@ impl Source {
 }
 
 /// The reason why a header is refused.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum HeaderError {
     /// The connection does not begin with a header.
+    #[error("it does not begin with a header of the PROXY protocol")]
     Absent,
     /// The header is malformed.
+    #[error("header of the PROXY protocol: {0}")]
     Malformed(&'static str),
     /// The connection ended within the header.
+    #[error("it ended within the header of the PROXY protocol")]
     Truncated,
     /// Reading the socket failed.
+    #[error("header of the PROXY protocol: {0}")]
     Socket(io::Error),
-}
-
-impl fmt::Display for HeaderError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            HeaderError::Absent => out.write_str("it does not begin with a header of the PROXY protocol"),
-            HeaderError::Malformed(reason) => write!(out, "header of the PROXY protocol: {reason}"),
-            HeaderError::Truncated => out.write_str("it ended within the header of the PROXY protocol"),
-            HeaderError::Socket(error) => write!(out, "header of the PROXY protocol: {error}"),
-        }
-    }
 }
 
 async fn read(socket: &mut Socket) -> Result<Source, HeaderError> {
@@ -174,10 +167,7 @@ pub enum Wanted {
     Line(usize),
 }
 
-/// Says what to read after the first bytes of a header.
-///
-/// # Errors
-/// They are not the beginning of a header, or it is too long: the proxy's fault.
+/// Says what to read after the first bytes of a header. An error is the proxy's fault.
 pub fn wanted(header: &[u8]) -> Result<Wanted, HeaderError> {
     let may_be = |start: &[u8]| header.iter().zip(start).all(|(byte, expected)| byte == expected);
     if may_be(V2) {
@@ -212,10 +202,7 @@ fn rest_bytes(head: &[u8]) -> Result<usize, HeaderError> {
     Ok(length)
 }
 
-/// Parses a complete header.
-///
-/// # Errors
-/// The header is malformed: the proxy's fault.
+/// Parses a complete header. An error is the proxy's fault.
 pub fn parse(header: &[u8]) -> Result<Source, HeaderError> {
     if header.starts_with(V2) {
         parse_v2(header)

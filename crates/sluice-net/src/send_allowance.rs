@@ -59,7 +59,6 @@ impl RoundRobin {
     }
 }
 
-/// The time that is left to a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendAllowance {
     left: Duration,

@@ -41,8 +41,7 @@ const SEND_FILE_BYTES_MIN: usize = 8 << 10;
 /// The handle that hyper has; `HttpConnection` has the other one.
 pub(crate) struct SharedStream {
     pub stream: Rc<RefCell<ClientStream>>,
-    /// Whether `poll_shutdown` ends the server's side, as a tunnel needs it. Otherwise `ClientStream::close` closes the socket, because it knows
-    /// whether to reset it or to linger.
+    /// Whether `poll_shutdown` ends the server's side, as a tunnel needs it. Otherwise `ClientStream::close` does: it may reset it.
     pub ends_sending: bool,
 }
 
@@ -107,7 +106,6 @@ impl ClientStream {
         self.is_parser_new = true;
     }
 
-    /// Prepares for HTTP/2.
     pub(crate) fn begin_http2(&mut self) {
         self.turn = ByteTurn::http2();
     }

@@ -46,10 +46,7 @@ const PEM_BYTES_MAX: u64 = 4 << 20;
 const TLS_1_3_ONLY: &[&SupportedProtocolVersion] = &[&TLS13];
 const TLS_1_2_AND_1_3: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
 
-/// Creates the keys of session tickets, for all workers.
-///
-/// # Errors
-/// The system has no random bytes.
+/// Creates the keys of session tickets, for all workers. An error: the system has no random bytes.
 pub fn tickets() -> Result<Arc<dyn ProducesTickets>, OpenError> {
     aws_lc_rs::Ticketer::new().map_err(|error| OpenError::new("", format!("TLS: {error}")))
 }
@@ -199,8 +196,7 @@ impl Opener<'_> {
         let mut config = builder.with_cert_resolver(Arc::<Resolver>::clone(resolver));
         config.ticketer = match authorities {
             None => Arc::clone(self.tickets),
-            // A client that resumes is not asked for a certificate again. So tickets of other listeners and sites, and those
-            // from before the CAs changed, must not be valid here.
+            // A client that resumes is not asked again, so tickets of other listeners, sites and authorities are not valid here.
             Some(_) => self::tickets()?,
         };
         // Tickets suffice for both versions; a session store would be a lock that all workers share.

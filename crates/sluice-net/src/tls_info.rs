@@ -22,9 +22,13 @@ pub(crate) fn client_certificate_error(error: &io::Error) -> Option<&rustls::Err
 }
 
 pub(crate) fn describe(connection: &ServerConnection) -> TlsInfo {
+    let resumed = match connection.handshake_kind() {
+        Some(HandshakeKind::Resumed) => "Resumed",
+        _ => "Initial",
+    };
     let mut variables = vec![
         ("SSL_PROTOCOL", protocol(connection).to_owned()),
-        ("SSL_SESSION_RESUMED", resumed(connection).to_owned()),
+        ("SSL_SESSION_RESUMED", resumed.to_owned()),
     ];
     if let Some(suite) = connection.negotiated_cipher_suite() {
         let name = suite.suite().as_str().unwrap_or_default();
@@ -51,13 +55,6 @@ fn protocol(connection: &ServerConnection) -> &'static str {
     match connection.protocol_version() {
         Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
         _ => "TLSv1.3",
-    }
-}
-
-fn resumed(connection: &ServerConnection) -> &'static str {
-    match connection.handshake_kind() {
-        Some(HandshakeKind::Resumed) => "Resumed",
-        _ => "Initial",
     }
 }
 

@@ -37,10 +37,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> ByteStream for T {}
 /// It keeps the [`ActiveExchange`](crate::active_exchange::ActiveExchange), so that the connection counts as busy until the tunnel is
 /// dropped: when it is over, when its client does not take what it is sent, and when the server drains.
 pub trait Tunnel {
-    /// Moves bytes as far as possible. Ready when the tunnel is over, and everything is flushed.
-    ///
-    /// # Errors
-    /// The connection or the stream is reset.
+    /// Moves bytes as far as possible. Ready when the tunnel is over and everything is flushed. An error resets the connection.
     fn poll(&mut self, client: &mut dyn ByteStream, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
@@ -92,10 +89,7 @@ pub(crate) async fn run_on_connection<S: Service>(http: &HttpConnection<S>, mut 
         match monitor.next_action(&http.net, connection, context, check) {
             Action::Continue => {}
             Action::ShutDown => return Poll::Ready(CloseReason::Draining),
-            Action::Close(()) => {
-                connection.abort();
-                return Poll::Ready(CloseReason::TooSlow);
-            }
+            Action::Close(()) => return Poll::Ready(CloseReason::TooSlow),
         }
         http.stream.borrow_mut().begin_turn();
         tunnel.poll(&mut client, context).map(|end| match end {
@@ -111,12 +105,12 @@ pub(crate) async fn run_on_connection<S: Service>(http: &HttpConnection<S>, mut 
 }
 
 /// Checks once a second whether the client takes what it is sent. It may be silent for as long as the tunnel permits.
-fn check<S>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionMonitor) -> Action<()> {
+fn check<S: Service>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionMonitor) -> Action<()> {
     let wait = http.stream.borrow_mut().client_wait(monitor.now());
     if monitor.is_fast_enough(&http.slot, wait, limits) {
         return Action::Continue;
     }
-    http.net.log.slow(&http.slot);
+    http.end_slow();
     Action::Close(())
 }
 

@@ -96,8 +96,7 @@ impl WorkerNet {
         self.listener_protocols.load()[listener].proxy_protocol.is_some()
     }
 
-    /// The state of a client's certificate, for a request to this host: a certificate that was shown to another site's
-    /// authorities, or before the authorities changed, is checked again.
+    /// The state of a client's certificate, for a request to this host, whose authorities may be others than those it was shown to.
     pub fn client_certificate(&self, connection: &Connection, host: &str) -> ClientCertificate {
         let Some(shown) = connection.peer.certificate.get() else {
             return ClientCertificate::NotAsked;

@@ -67,10 +67,7 @@ pub(super) enum State {
 }
 
 impl RingFile {
-    /// Opens a file, or makes it, with its directory.
-    ///
-    /// # Errors
-    /// One line for the administrator: it cannot be opened, made, or used.
+    /// Opens a file, or makes it, with its directory. An error is one line for the administrator.
     pub(super) fn open(path: &Path, owner: u64) -> Result<(RingFile, Before), String> {
         let failed = |error: io::Error| format!("{}: {error}", path.display());
         if let Some(directory) = path.parent() {
