@@ -1,18 +1,13 @@
 //! Which media type of a response a client prefers: its field Accept (RFC 9110 §12.5.1).
-//!
-//! Here: reading the field, within a limit, and the choice; quality values, which Accept-Encoding has too. Not here: the
-//! representations themselves (error pages, directory listings), and content codings (`encoding::accept`).
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Bytes read of a field such as Accept, all of its lines together. Browsers send some 150; the rest is ignored, so that a
-/// client cannot make the choice costly.
+/// Bytes read of a field such as Accept, so that a client cannot make the choice costly. Browsers send some 150.
 const LIST_BYTES_MAX: usize = 4096;
 
 /// A quality value in thousandths, 0 to 1000 (RFC 9110 §12.4.2). Zero means "not acceptable".
 pub type QValue = u16;
 
-/// The quality value of an entry without one.
 const QVALUE_MAX: QValue = 1000;
 
 /// A media type in which the server can respond.
@@ -39,8 +34,7 @@ impl MediaType {
         })
     }
 
-    /// The types and subtypes by which clients ask for this media type. Many clients know only `application/json`, so that
-    /// stands for problems too.
+    /// The names of this media type for clients. Many know only `application/json`, which stands for problems too.
     fn names(self) -> &'static [(&'static str, &'static str)] {
         match self {
             MediaType::Html => &[("text", "html")],
@@ -91,14 +85,8 @@ pub fn choose(fields: &HeaderMap, offered: &[MediaType], otherwise: MediaType) -
     }
 }
 
-/// The lines of Accept as one list, up to the limit.
 fn read(fields: &HeaderMap) -> String {
-    let mut list = String::new();
-    for line in lines(fields, header::ACCEPT) {
-        list.push_str(line);
-        list.push(',');
-    }
-    list
+    lines(fields, header::ACCEPT).flat_map(|line| [line, ","]).collect()
 }
 
 /// The lines of a field that is a list, up to the limit; an entry across the limit is left out.
@@ -130,8 +118,7 @@ fn preference(accept: &str, media_type: MediaType) -> Option<Preference> {
         .filter(|preference| preference.quality > 0)
 }
 
-/// The preference of the most specific range that a type and subtype fall in (RFC 9110 §12.5.1); of two such ranges the
-/// first.
+/// The preference of the most specific range of a type (RFC 9110 §12.5.1); of two such ranges the first.
 fn preference_of_name(accept: &str, kind: &str, subtype: &str) -> Option<Preference> {
     let mut closest: Option<Preference> = None;
     for range in accept.split(',') {

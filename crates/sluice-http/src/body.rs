@@ -1,7 +1,6 @@
 //! The body of a response: one type for everything that can be sent.
 //!
-//! Here: `ResponseBody` (empty, bytes, or a source such as a file or a script's output). A body that fails returns its
-//! fault. Not here: counting and logging while it is sent.
+//! A body that fails returns its fault.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,8 +11,7 @@ use sluice_membuf::SealedMemfd;
 
 use crate::fault::Fault;
 
-/// Largest chunk of a file or of bytes in memory: large enough for few system calls, small enough that other tasks of the
-/// worker need not wait long.
+/// Largest chunk of a file or of bytes in memory: few system calls, and other tasks of the worker need not wait long.
 pub const CHUNK_BYTES: usize = 256 << 10;
 
 /// A source of body bytes: a file, a script. It ends with `None`; a fault aborts the response.
@@ -21,8 +19,7 @@ pub trait Source {
     /// Returns the next chunk, never empty, or `None` at the end.
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>>;
 
-    /// Sets the largest number of bytes of the chunks to come, as far as the source can choose: chunks wait in memory for the
-    /// client.
+    /// Sets the largest size of the chunks to come, which wait in memory for the client, as far as the source can choose.
     fn limit_chunks(&mut self, _bytes_max: usize) {}
 
     /// Notes that its chunks will be encrypted or compressed: small ones are still in the processor's cache then.
@@ -79,7 +76,6 @@ impl Content {
     }
 
     /// Whether the bytes are in sealed memory.
-    #[must_use]
     pub fn is_sealed(&self) -> bool {
         self.sealed.is_some()
     }

@@ -1,18 +1,16 @@
 //! The source of a request body for a script or an upstream, and the rule by which another receiver may get the request.
 //!
 //! A request is repeated only if nothing of its body has gone out of the server's hands: none of it was consumed, or the consumed bytes are
-//! still here. They are kept, up to `KEPT_BYTES_MAX`, until the receiver shows a sign of life. Not here: reading the body from the client
-//! (`request_body`), storing it (`stored_body`), and how the receiver gets it.
+//! still here. They are kept, up to `KEPT_BYTES_MAX`, until the receiver shows a sign of life.
 
 use std::task::{Context, Poll};
 
 use bytes::{Buf as _, Bytes};
 use rustix::buffer::spare_capacity;
-use sluice_membuf::Reservation;
 
 use crate::fault::{Activity, Fault, ServerFault};
 use crate::request_body::RequestBody;
-use crate::stored_body::{StoredBody, StoredFile};
+use crate::stored_body::StoredBody;
 
 /// Bytes read at a time from a file; also the capacity of a pipe (pipe(7)).
 const READ_BYTES: usize = 64 << 10;
@@ -24,23 +22,13 @@ const KEPT_BYTES_MAX: usize = 96 << 10;
 pub enum BodySource {
     /// The connection.
     Client(Box<RequestBody>),
-    /// Memory. Empty once it was taken.
-    Memory {
-        /// The whole body.
-        bytes: Bytes,
-        /// The part of the budget that the body takes.
-        reservation: Reservation,
-    },
-    /// A file, from its position on.
-    File(StoredFile),
+    /// A stored body: memory, which is empty once it was taken, or a file from its position on.
+    Stored(StoredBody),
 }
 
 impl From<StoredBody> for BodySource {
     fn from(stored: StoredBody) -> BodySource {
-        match stored {
-            StoredBody::Memory(bytes, reservation) => BodySource::Memory { bytes, reservation },
-            StoredBody::File(file) => BodySource::File(file),
-        }
+        BodySource::Stored(stored)
     }
 }
 
@@ -48,11 +36,11 @@ impl BodySource {
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
         match self {
             BodySource::Client(body) => body.poll_chunk(context).map(Option::transpose),
-            BodySource::Memory { bytes, .. } => {
+            BodySource::Stored(StoredBody::Memory(bytes, _)) => {
                 let bytes = std::mem::take(bytes);
                 Poll::Ready(Ok((!bytes.is_empty()).then_some(bytes)))
             }
-            BodySource::File(file) => {
+            BodySource::Stored(StoredBody::File(file)) => {
                 let mut chunk = Vec::with_capacity(READ_BYTES);
                 let read = rustix::io::read(file.file(), spare_capacity(&mut chunk))
                     .map_err(|error| ServerFault::io(Activity::ReadStoredBody, error.into()))?;
@@ -65,7 +53,6 @@ impl BodySource {
 /// A body that is passed on to one receiver, and perhaps to another after it.
 pub struct RepeatableBody {
     source: BodySource,
-    /// Bytes from the source that are not consumed yet.
     chunk: Bytes,
     /// The bytes that the receiver has consumed. `None` once the body cannot be repeated.
     /// Copied, because a chunk keeps the whole block alive that the connection was read into, and a client may send single bytes.
@@ -75,7 +62,6 @@ pub struct RepeatableBody {
 
 impl RepeatableBody {
     /// A body for one receiver: none of it is kept.
-    #[must_use]
     pub fn once(source: BodySource) -> RepeatableBody {
         RepeatableBody {
             source,
@@ -86,7 +72,6 @@ impl RepeatableBody {
     }
 
     /// A body for a receiver that may have ended meanwhile: until it shows a sign of life another can get the request.
-    #[must_use]
     pub fn repeatable(source: BodySource) -> RepeatableBody {
         RepeatableBody {
             kept: Some(Vec::new()),
@@ -95,7 +80,6 @@ impl RepeatableBody {
     }
 
     /// Whether another receiver can get the whole body.
-    #[must_use]
     pub fn is_repeatable(&self) -> bool {
         self.kept.is_some()
     }
@@ -106,13 +90,11 @@ impl RepeatableBody {
     }
 
     /// Bytes consumed by this receiver.
-    #[must_use]
     pub fn consumed(&self) -> u64 {
         self.consumed
     }
 
     /// Whether the next bytes are to come from the client.
-    #[must_use]
     pub fn awaits_client(&self) -> bool {
         self.chunk.is_empty() && matches!(self.source, BodySource::Client(_))
     }
@@ -131,10 +113,7 @@ impl RepeatableBody {
         Poll::Ready(Ok(Some(&self.chunk)))
     }
 
-    /// The receiver has taken so many of the next bytes.
-    ///
-    /// # Panics
-    /// If there are fewer.
+    /// The receiver has taken so many of the next bytes. Panics if there are fewer.
     pub fn consume(&mut self, length: usize) {
         self.consumed += length as u64;
         self.kept = self.kept.take().filter(|kept| kept.len() + length <= KEPT_BYTES_MAX);
@@ -145,7 +124,6 @@ impl RepeatableBody {
     }
 
     /// Begins again for another receiver. `None` if that is not possible.
-    #[must_use]
     pub fn rewind(self) -> Option<RepeatableBody> {
         // At most `KEPT_BYTES_MAX` and a chunk.
         let mut chunk = self.kept?;
@@ -161,15 +139,13 @@ impl RepeatableBody {
 mod tests {
     use std::task::Waker;
 
-    use sluice_membuf::Budget;
+    use sluice_membuf::{Budget, Reservation};
 
     use super::*;
 
     fn source(bytes: &[u8]) -> BodySource {
-        BodySource::Memory {
-            bytes: Bytes::copy_from_slice(bytes),
-            reservation: Reservation::empty(&Budget::new(0)),
-        }
+        let reservation = Reservation::empty(&Budget::new(0));
+        BodySource::Stored(StoredBody::Memory(Bytes::copy_from_slice(bytes), reservation))
     }
 
     /// The next bytes; `None` at the end.

@@ -1,20 +1,16 @@
 //! Conditional requests: whether a request is performed for this version of a file (RFC 9110 §13).
 //!
-//! Here, as pure values: the validators of a file, the evaluation of the five condition fields, and their precedence. Not
-//! here: the responses (`sluice_files::response`), and ranges (`ranges`). GET and HEAD honour all five fields; OPTIONS
-//! honours none (§13.2.1).
+//! GET and HEAD honour all five fields; OPTIONS honours none (§13.2.1).
 
 use std::iter;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// A file that was modified less than this ago may change again without a new time of modification, because the clock of
-/// file systems is coarse.
+/// A file that was modified less than this ago may change again at the same time: the clock of file systems is coarse.
 const MTIME_RELIABLE_AFTER: Duration = Duration::from_secs(1);
 
-/// Whether the next change of a file will change its time of modification: it was `modified` long enough before `now`. A
-/// time in the future is not reliable.
+/// Whether the next change of a file will change its time: it was `modified` before, and long enough ago.
 pub fn has_reliable_mtime(modified: SystemTime, now: SystemTime) -> bool {
     now.duration_since(modified)
         .is_ok_and(|age| age >= MTIME_RELIABLE_AFTER)
@@ -97,12 +93,16 @@ impl Validators {
 /// An invalid date counts as absent (§13.1.3, §13.1.4). The RFC does not define invalid lists of tags: here a list ends at
 /// its first invalid entry, so that an invalid entry matches nothing.
 pub fn evaluate(fields: &HeaderMap, file: &Validators) -> Evaluation {
-    let is_wanted = if_match(fields, file).or_else(|| if_unmodified_since(fields, file));
+    // If-Match, or else If-Unmodified-Since (§13.1.1, §13.1.4).
+    let is_wanted = lists(fields, header::IF_MATCH, |tag| file.match_strongly(tag))
+        .or_else(|| Some(file.modified <= sole_date(fields, header::IF_UNMODIFIED_SINCE)?));
     if is_wanted == Some(false) {
         return Evaluation::Failed;
     }
-    let is_changed = if_none_match(fields, file).or_else(|| if_modified_since(fields, file));
-    if is_changed == Some(false) {
+    // If-None-Match, or else If-Modified-Since (§13.1.2, §13.1.3).
+    let is_known = lists(fields, header::IF_NONE_MATCH, |tag| file.match_weakly(tag))
+        .or_else(|| Some(file.modified <= sole_date(fields, header::IF_MODIFIED_SINCE)?));
+    if is_known == Some(true) {
         return Evaluation::NotModified;
     }
     Evaluation::Perform
@@ -133,28 +133,6 @@ pub fn is_same_version(fields: &HeaderMap, file: &Validators) -> bool {
     }
 }
 
-/// RFC 9110 §13.1.1.
-fn if_match(fields: &HeaderMap, file: &Validators) -> Option<bool> {
-    lists(fields, header::IF_MATCH, |tag| file.match_strongly(tag))
-}
-
-/// RFC 9110 §13.1.4.
-fn if_unmodified_since(fields: &HeaderMap, file: &Validators) -> Option<bool> {
-    let date = http_date(sole(fields, header::IF_UNMODIFIED_SINCE)?)?;
-    Some(file.modified <= date)
-}
-
-/// RFC 9110 §13.1.2.
-fn if_none_match(fields: &HeaderMap, file: &Validators) -> Option<bool> {
-    lists(fields, header::IF_NONE_MATCH, |tag| file.match_weakly(tag)).map(|is_listed| !is_listed)
-}
-
-/// RFC 9110 §13.1.3.
-fn if_modified_since(fields: &HeaderMap, file: &Validators) -> Option<bool> {
-    let date = http_date(sole(fields, header::IF_MODIFIED_SINCE)?)?;
-    Some(file.modified > date)
-}
-
 /// Whether a field lists a tag that matches, or is `*`, which every file matches; `None` if there is no such field.
 fn lists(fields: &HeaderMap, name: HeaderName, matches: impl Fn(&Tag<'_>) -> bool) -> Option<bool> {
     let mut lines = fields.get_all(name).iter().peekable();
@@ -168,6 +146,10 @@ fn sole(fields: &HeaderMap, name: HeaderName) -> Option<&HeaderValue> {
     values.next().filter(|_| values.next().is_none())
 }
 
+fn sole_date(fields: &HeaderMap, name: HeaderName) -> Option<u64> {
+    http_date(sole(fields, name)?)
+}
+
 /// A date in seconds since 1970, in any of the three formats (RFC 9110 §5.6.7).
 fn http_date(value: &HeaderValue) -> Option<u64> {
     let date = httpdate::parse_http_date(value.to_str().ok()?).ok()?;
@@ -178,10 +160,8 @@ fn whole_seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs())
 }
 
-/// An entity tag (RFC 9110 §8.8.3).
 struct Tag<'a> {
     is_weak: bool,
-    /// The tag with its quotes.
     opaque: &'a [u8],
 }
 

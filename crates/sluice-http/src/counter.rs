@@ -2,8 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A count of one worker. Only the thread of that worker may change it: a change is a load and a store, without the lock that an
-/// atomic addition takes.
+/// A count of one worker. Only its thread may change it: by a load and a store, without the lock of an atomic addition.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 

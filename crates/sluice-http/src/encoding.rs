@@ -1,7 +1,7 @@
 //! Content codings: the compressions of a representation (RFC 9110 §8.4.1).
 //!
-//! Here: their names in fields, in file names and in settings. Below: which of them a client accepts (`accept`), compressing
-//! (`encoder`), bodies that are compressed while they are sent (`body`), and which replies of scripts are (`reply`).
+//! Below: which of them a client accepts (`accept`), compressing (`encoder`), bodies that are compressed while they are sent
+//! (`body`), and which replies of scripts are (`reply`).
 
 pub mod accept;
 pub mod body;
@@ -27,7 +27,6 @@ impl Encoding {
     pub const ALL: [Encoding; 3] = [Encoding::Brotli, Encoding::Zstd, Encoding::Gzip];
 
     /// The name in Content-Encoding and in settings.
-    #[must_use]
     pub fn token(self) -> &'static str {
         match self {
             Encoding::Brotli => "br",
@@ -37,7 +36,6 @@ impl Encoding {
     }
 
     /// The suffix of a precompressed file: `page.html.gz` beside `page.html`.
-    #[must_use]
     pub fn suffix(self) -> &'static str {
         match self {
             Encoding::Brotli => ".br",

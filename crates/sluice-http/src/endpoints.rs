@@ -39,7 +39,6 @@ impl Endpoints {
 
     /// The address of the client, for rules about addresses. `None` if it is not known: behind a unix socket, or a proxy that does not
     /// name it. A loopback address that a proxy names belongs to the proxy's machine, and there usually to another proxy.
-    #[must_use]
     pub fn known_client(&self) -> Option<IpAddr> {
         let client = self.client.ip();
         let is_known = match self.named_by {
@@ -66,7 +65,6 @@ const CLIENT_VERIFY: &str = "SSL_CLIENT_VERIFY";
 
 impl TlsInfo {
     /// The same TLS facts, without the client certificate: for a site whose authorities have not signed it.
-    #[must_use]
     pub fn without_certificate(self: &Rc<TlsInfo>) -> Rc<TlsInfo> {
         let is_about_client = |name: &str| name.starts_with(CLIENT) && name != CLIENT_VERIFY;
         if !self.variables.iter().any(|(name, _)| is_about_client(name)) {

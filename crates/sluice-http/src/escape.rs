@@ -1,7 +1,4 @@
 //! Escapes for text of clients, scripts and file names before it is shown: in the server's log, on a terminal, on an error page.
-//!
-//! Here: which characters are escaped, and how. Not here: quotation marks and other syntax of a format, such as HTML
-//! (`sluice_server::serve::error_page`) and the lines of the access log (`sluice_log`).
 
 use std::fmt::{self, Display, Write};
 
@@ -42,7 +39,6 @@ impl Write for Escaping<'_> {
 }
 
 /// Escapes each line of a text, which has several, such as the mistakes of a configuration or the description of a site.
-#[must_use]
 pub fn escaped_lines(text: &str) -> String {
     let lines: Vec<String> = text.split('\n').map(|line| Escaped(line).to_string()).collect();
     lines.join("\n")
@@ -51,7 +47,6 @@ pub fn escaped_lines(text: &str) -> String {
 /// Whether a character can make a text look like another one: a control character, which may end a line or steer a terminal; a
 /// line or paragraph separator; or a format character, which is invisible and may reverse the text around it (Unicode Technical
 /// Report 36 §2.10).
-#[must_use]
 pub fn is_deceptive(character: char) -> bool {
     match character {
         ' '..='~' => false,

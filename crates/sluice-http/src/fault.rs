@@ -1,7 +1,6 @@
 //! A fault: who is at fault and what happened. The kinds decide status, response fields and log level.
 //!
-//! A fault holds data, not text: `Display` makes the line for the log when it is written. Not here: the response made of a
-//! fault (the error page) and the level at which it is logged; both are the server's. Stages return faults and write
+//! A fault holds data, not text: `Display` makes the line for the log when it is written. Stages return faults and write
 //! nothing themselves.
 //!
 //! ```text
@@ -60,7 +59,6 @@ pub enum Fault {
 
 impl Fault {
     /// The party at fault.
-    #[must_use]
     pub fn culprit(&self) -> Culprit {
         match self {
             // A script that its user may not run: its administrator must act.
@@ -76,7 +74,6 @@ impl Fault {
     }
 
     /// The status of the error page, if the head of the response was not sent yet.
-    #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
             Fault::Client(fault) => fault.status(),
@@ -86,13 +83,11 @@ impl Fault {
     }
 
     /// Whether the client has left before the end of its request body: hardly anybody reads the response.
-    #[must_use]
     pub fn is_departure(&self) -> bool {
         matches!(self, Fault::Client(ClientFault::BadBody(body)) if body.has_left)
     }
 
     /// The value of Retry-After in seconds (RFC 9110 §10.2.3), rounded up: a client that waits for as long is not refused again.
-    #[must_use]
     pub fn retry_after(&self) -> Option<u64> {
         match self {
             Fault::Client(ClientFault::Refused(refused)) => refused.retry_after,
@@ -108,7 +103,6 @@ impl Fault {
     }
 
     /// The value of Allow (RFC 9110 §10.2.1), which a 405 must have.
-    #[must_use]
     pub fn allow(&self) -> Option<&'static [Method]> {
         match self {
             Fault::Client(ClientFault::MethodNotAllowed(mismatch)) => Some(mismatch.allow),
@@ -117,7 +111,6 @@ impl Fault {
     }
 
     /// The values of WWW-Authenticate (RFC 9110 §11.6.1), of which a 401 must have one.
-    #[must_use]
     pub fn challenges(&self) -> Vec<String> {
         match self {
             Fault::Client(ClientFault::Unauthorized(unauthorized)) => unauthorized.challenges(),
@@ -126,13 +119,11 @@ impl Fault {
     }
 
     /// Whether the request names no user where one is needed: the first request of every browser that will then ask for a password.
-    #[must_use]
     pub fn is_first_challenge(&self) -> bool {
         matches!(self, Fault::Client(ClientFault::Unauthorized(unauthorized)) if unauthorized.credentials == Credentials::Missing)
     }
 
     /// The length of the file for the Content-Range of a 416 (RFC 9110 §15.5.17).
-    #[must_use]
     pub fn content_range_length(&self) -> Option<u64> {
         match self {
             Fault::Client(ClientFault::RangeNotSatisfiable(mismatch)) => Some(mismatch.length),
@@ -141,7 +132,6 @@ impl Fault {
     }
 
     /// The text for the visitor, a route's, a script's or that of the fault, instead of the usual sentence of the error page.
-    #[must_use]
     pub fn visitor_text(&self) -> Option<&str> {
         match self {
             Fault::Client(fault) => fault.visitor_text(),
@@ -151,7 +141,6 @@ impl Fault {
     }
 
     /// The sentence of the error page, where that of the status would say something else.
-    #[must_use]
     pub fn sentence(&self) -> Option<&'static str> {
         match self {
             Fault::Client(ClientFault::TooManyRequests(_)) => Some("Too many requests; please try again later."),
@@ -164,7 +153,6 @@ impl Fault {
     }
 
     /// The script process that the fault is about, if one was started.
-    #[must_use]
     pub fn process(&self) -> Option<ProcessReport> {
         match self {
             Fault::Script(fault) => fault.process(),
@@ -173,7 +161,6 @@ impl Fault {
     }
 
     /// Whether there is nothing at the path that the client requested, or a route says so.
-    #[must_use]
     pub fn is_not_found(&self) -> bool {
         match self {
             Fault::Client(ClientFault::NotFound(_)) => true,
@@ -183,23 +170,18 @@ impl Fault {
     }
 
     /// Whether nothing is at the path that the client requested, and no route says so by itself.
-    #[must_use]
     pub fn is_absent(&self) -> bool {
         matches!(self, Fault::Client(ClientFault::NotFound(_)))
     }
 
-    /// Whether the configuration decides that something that may be there does not exist: a route refuses it, or a symbolic link is
-    /// not followed.
-    #[must_use]
+    /// Whether the configuration decides that something does not exist: a route refuses it, or a link is not followed.
     pub fn is_of_configuration(&self) -> bool {
         let is_absence =
             matches!(self, Fault::Client(ClientFault::NotFound(absent)) if matches!(absent, Absent::Link(_)));
         is_absence || matches!(self, Fault::Client(ClientFault::Refused(_)))
     }
 
-    /// Whether the connection must be closed after the response, because the end of the request is in doubt (RFC 9112
-    /// §6.1).
-    #[must_use]
+    /// Whether the connection must be closed, because the end of the request is in doubt (RFC 9112 §6.1).
     pub fn ends_connection(&self) -> bool {
         matches!(
             self,
@@ -208,13 +190,11 @@ impl Fault {
     }
 
     /// Whether the administrator has ended the request, which is nobody's fault.
-    #[must_use]
     pub fn is_order(&self) -> bool {
         matches!(self, Fault::Server(ServerFault::Ended))
     }
 
     /// A mistake in the server itself: a state that its code excludes.
-    #[must_use]
     pub fn unexpected(what: &'static str) -> Fault {
         Fault::Server(ServerFault::Unexpected(what))
     }

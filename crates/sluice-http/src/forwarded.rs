@@ -1,9 +1,8 @@
 //! Parses the fields in which proxies name the client: `X-Forwarded-For`, or `Forwarded` (RFC 7239).
 //!
-//! Each proxy appends the address of its own client to the list that it has received. Therefore the lists are read from their
-//! end, as long as the addresses are those of trusted proxies: the first other address is the client. The elements before it
-//! are ignored, because anybody can have written them. Not here: which proxies are trusted (sluice-settings), and whether the peer of a connection
-//! is (`client` of sluice-server).
+//! Each proxy appends the address of its own client to the list that it has received. Therefore the lists are read from their end, as long as the
+//! addresses are those of trusted proxies: the first other address is the client. The elements before it are ignored, because anybody can have
+//! written them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -16,8 +15,7 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 /// Largest number of elements that are read; if all are trusted proxies, the last one read is the client.
 const PROXIES_MAX: usize = 32;
 
-/// The field in which a proxy names its client. Only one is used, because a proxy that sets one of them passes on the other
-/// as its client has sent it.
+/// The field in which a proxy names its client. Only one is used: a proxy passes on the other as its client sent it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForwardedField {
     /// `X-Forwarded-For` and `X-Forwarded-Proto`.
@@ -37,7 +35,6 @@ pub struct ForwardedClient {
 }
 
 /// Reads the field `named` that a trusted proxy has sent: it wrote it, or appended to it. `is_trusted` says which addresses are those of proxies.
-#[must_use]
 pub fn read(named: ForwardedField, is_trusted: impl Fn(IpAddr) -> bool, fields: &HeaderMap) -> ForwardedClient {
     let mut forwarded = ForwardedClient::default();
     match named {
@@ -71,8 +68,7 @@ fn follow(
     }
 }
 
-/// The elements of a list, the last first. The list may be split over several fields (RFC 9110 §5.3); empty elements are
-/// ignored (§5.6.1).
+/// The elements of a list, the last first, of all its fields (RFC 9110 §5.3), without empty ones (§5.6.1).
 fn elements(fields: &HeaderMap, name: &HeaderName) -> impl Iterator<Item = String> {
     let lines = fields.get_all(name).iter().rev().map(HeaderValue::as_bytes);
     lines
@@ -82,8 +78,7 @@ fn elements(fields: &HeaderMap, name: &HeaderName) -> impl Iterator<Item = Strin
         .filter(|element| !element.is_empty())
 }
 
-/// Splits a list at its commas, from its end. So a quotation mark that a client has opened and not closed is found last, and
-/// does not hide elements that a proxy has appended.
+/// Splits a list at its commas, from its end: an open quotation mark of a client does not hide what a proxy has appended.
 struct FromEnd<'a>(&'a [u8]);
 
 impl<'a> Iterator for FromEnd<'a> {

@@ -1,8 +1,7 @@
 //! The framing of a chunked request body: the bytes that its client sends beside the data.
 //!
 //! hyper does not bound them: leading zeros and blanks of a chunk size may go on without end, and single bytes may each be
-//! a chunk with an extension. Here: their count, and its bound. Not here: the time limits of a body (`request_body`), for
-//! which only data counts, and that other connections have their turn meanwhile (`sluice_net::fairness`).
+//! a chunk with an extension.
 
 use std::rc::Rc;
 
@@ -17,7 +16,6 @@ const FRAMING_PER_BYTE: u64 = 2;
 /// Bytes of framing beyond these two that a body may have: Go's net/http has the same rule with 16 KiB.
 const EXCESS_BYTES_MAX: u64 = 64 << 10;
 
-/// The framing of one body.
 pub(crate) struct Framing {
     connection: Rc<dyn Receiver>,
     /// The connection's count when it was last read.

@@ -1,7 +1,6 @@
 //! The head of a response: the fields of every response, and the rules for responses without a body.
 //!
-//! Here: the last step before hyper, which adds Date, Content-Length or Transfer-Encoding, and Connection. Not here:
-//! fields of one handler.
+//! The last step before hyper, which adds Date, Content-Length or Transfer-Encoding, and Connection.
 
 use http::{HeaderValue, Method, Response, StatusCode, header};
 
@@ -25,9 +24,7 @@ pub fn complete(method: &Method, mut response: Response<ResponseBody>) -> Respon
     let body = std::mem::replace(response.body_mut(), ResponseBody::Empty);
     // RFC 9110 §15.3.6: 205 has no content, but unlike 204 it says so with a length.
     if response.status() == StatusCode::RESET_CONTENT {
-        response
-            .headers_mut()
-            .insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+        set_length(&mut response, 0);
     }
     // RFC 9110 §8.6: HEAD announces the length that GET would send; 1xx and 204 must not, 304 may. An empty body either has
     // its Content-Length already, or has an unknown length (a script's reply to HEAD).
@@ -36,14 +33,17 @@ pub fn complete(method: &Method, mut response: Response<ResponseBody>) -> Respon
         && may_have_body(&Method::GET, response.status())
         && let Some(bytes) = body.length()
     {
-        response
-            .headers_mut()
-            .insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
+        set_length(&mut response, bytes);
     }
     if let ResponseBody::Source(source) = body {
         source.discard();
     }
     response
+}
+
+fn set_length(response: &mut Response<ResponseBody>, bytes: u64) {
+    let length = HeaderValue::from(bytes);
+    response.headers_mut().insert(header::CONTENT_LENGTH, length);
 }
 
 /// Ends a response of no bytes with its head. HTTP/2 would otherwise need a DATA frame to end the stream.
@@ -52,9 +52,7 @@ fn end_with_head(response: &mut Response<ResponseBody>) {
         && content.is_empty()
     {
         *response.body_mut() = ResponseBody::Empty;
-        response
-            .headers_mut()
-            .insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+        set_length(response, 0);
     }
 }
 

@@ -1,42 +1,33 @@
 //! The host that a request names: the target's authority or the field Host (RFC 9112 §3.2).
 
 use std::borrow::Cow;
-use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Uri, Version, header};
+use thiserror::Error;
 
 use crate::protocol::Protocol;
 
 /// Why a request names no valid host (400).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HostError {
     /// Several fields Host.
+    #[error("field Host: more than one")]
     Several,
     /// HTTP/1.1 without the field Host.
+    #[error("field Host: missing")]
     Missing,
     /// HTTP/2 with neither an authority in the target nor the field Host.
+    #[error("field Host: missing, and the target names no host")]
     MissingEverywhere,
     /// The text is not a host with an optional port.
+    #[error("field Host: not a host")]
     NotAHost,
     /// Brackets around what is not an IPv6 address.
+    #[error("field Host: not an IPv6 address")]
     NotIpv6,
 }
-
-impl fmt::Display for HostError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            HostError::Several => "field Host: more than one",
-            HostError::Missing => "field Host: missing",
-            HostError::MissingEverywhere => "field Host: missing, and the target names no host",
-            HostError::NotAHost => "field Host: not a host",
-            HostError::NotIpv6 => "field Host: not an IPv6 address",
-        })
-    }
-}
-
-impl std::error::Error for HostError {}
 
 /// Reads the requested host, without its port: from the target, or from the field Host, which HTTP/1.1 requires exactly once
 /// (RFC 9112 §3.2). An error is the client's fault (400).
@@ -90,14 +81,14 @@ fn compared(host: &str) -> Result<String, HostError> {
 /// address; the IPvFuture of RFC 3986 §3.2.2 has never been used.
 pub fn as_compared(host: &str) -> Option<Cow<'_, str>> {
     let Some(literal) = host.strip_prefix('[') else {
-        return Some(Cow::Borrowed(without_root_dot(host)));
+        // The dot of the root (RFC 1034 §3.1).
+        return Some(Cow::Borrowed(host.strip_suffix('.').unwrap_or(host)));
     };
     let address: Ipv6Addr = literal.strip_suffix(']')?.parse().ok()?;
     Some(Cow::Owned(format!("[{address}]")))
 }
 
 /// The address that a host is, if it is not a name.
-#[must_use]
 pub fn address(host: &str) -> Option<IpAddr> {
     let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let address: Option<IpAddr> = literal.unwrap_or(host).parse().ok();
@@ -108,20 +99,13 @@ pub fn address(host: &str) -> Option<IpAddr> {
 }
 
 /// Whether a host is this machine for every client on it: `localhost`, a name below it (RFC 6761 §6.3), or a loopback address.
-#[must_use]
 pub fn is_local(host: &str) -> bool {
     const LOCALHOST: &str = "localhost";
     let last = host.rsplit('.').next().unwrap_or_default();
     last.eq_ignore_ascii_case(LOCALHOST) || address(host).is_some_and(|address| address.is_loopback())
 }
 
-/// The name without the dot of the root at its end (RFC 1034 §3.1).
-fn without_root_dot(host: &str) -> &str {
-    host.strip_suffix('.').unwrap_or(host)
-}
-
-/// The host of the usual case, a name or IPv4 address and perhaps a port, found in one pass; `None` if the text needs a full
-/// parser.
+/// The host of the usual case, found in one pass: a name or IPv4 address and perhaps a port. Otherwise `None`.
 fn plain_host(text: &[u8]) -> Option<&str> {
     let is_name_byte = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
     let end = text.iter().position(|byte| !is_name_byte(byte)).unwrap_or(text.len());

@@ -28,7 +28,6 @@ pub mod rate_limited_log;
 pub mod received;
 pub mod request_body;
 pub mod request_id;
-pub mod request_stream;
 pub mod series;
 pub mod stored_body;
 pub mod target;

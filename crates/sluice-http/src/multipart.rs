@@ -1,7 +1,4 @@
 //! Several parts of a file as one body: multipart/byteranges (RFC 9110 §14.6, RFC 2046 §5.1).
-//!
-//! Here: the boundaries and the heads of the parts. Not here: which parts (`ranges`), and their bytes, each of which is a
-//! body of its own.
 
 use std::collections::VecDeque;
 use std::ops::Range;

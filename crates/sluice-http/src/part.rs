@@ -1,7 +1,6 @@
 //! A part of a worker: something that ticks once a second, and that ends in its turn when the server drains.
 //!
-//! A worker has a list of parts, and needs to know no more of them. Here: the trait, and ending the parts one after the other. Not here:
-//! the parts (connections, scripts), and their order.
+//! A worker has a list of parts, and needs to know no more of them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,16 +13,14 @@ pub trait Part {
     /// Sees to what is due. The worker calls this once a second.
     fn tick(&self);
 
-    /// Takes no more work, and waits for what is in progress, for as long as the settings say. The wait may be dropped, because the server is
-    /// to end at once.
+    /// Takes no more work, and waits for what is in progress as long as the settings say. The wait may be dropped.
     fn drain(&self) -> Pending<'_>;
 
     /// Ends what is left, and waits until nothing is.
     fn idle(&self) -> Pending<'_>;
 }
 
-/// Ends the parts of a worker: drains one after the other, and then has each become idle. A future of `ending` is ready when the server is to
-/// end at once.
+/// Drains the parts of a worker one after the other, until a future of `ending` is ready, and then has each become idle.
 pub async fn end<F: Future<Output = ()>>(parts: &[Box<dyn Part>], ending: impl Fn() -> F) {
     for part in parts {
         tokio::select! {

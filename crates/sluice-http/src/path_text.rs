@@ -2,9 +2,8 @@
 //!
 //! Names of files are bytes (path_resolution(7)); patterns, captures and logs want text. A byte that is no part of UTF-8 becomes one
 //! character of a range for private use, U+10FF80 to U+10FFFF, and each byte of such a character becomes one, too. So there is one
-//! text for each sequence of bytes, and only bytes of 128 and more are represented: no `/`, no `.` and no NUL arises. Here: both
-//! directions, and text for people. They meet where paths are decoded and encoded (`target`), where files are opened, and where
-//! scripts get their variables.
+//! text for each sequence of bytes, and only bytes of 128 and more are represented: no `/`, no `.` and no NUL arises. Both
+//! directions meet where paths are decoded and encoded (`target`), where files are opened, and where scripts get their variables.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -21,14 +20,12 @@ const BASE: u32 = 0x10_FF00;
 const LEAD: u8 = 0xF4;
 
 /// The byte that a character represents. `None` for a character that stands for itself.
-#[must_use]
 pub fn byte_of(character: char) -> Option<u8> {
     let byte = u8::try_from(u32::from(character).checked_sub(BASE)?).ok()?;
     (byte >= 0x80).then_some(byte)
 }
 
 /// The text for the bytes of a path.
-#[must_use]
 pub fn text_of(bytes: Cow<'_, [u8]>) -> Cow<'_, str> {
     match bytes {
         Cow::Borrowed(bytes) => match str::from_utf8(bytes) {
@@ -44,7 +41,6 @@ pub fn text_of(bytes: Cow<'_, [u8]>) -> Cow<'_, str> {
 }
 
 /// The bytes of the path that a text stands for.
-#[must_use]
 pub fn bytes_of(text: &str) -> Cow<'_, [u8]> {
     if has_only_characters(text) {
         return Cow::Borrowed(text.as_bytes());
@@ -60,7 +56,6 @@ pub fn bytes_of(text: &str) -> Cow<'_, [u8]> {
 }
 
 /// The path that a text stands for.
-#[must_use]
 pub fn path_of(text: &str) -> Cow<'_, Path> {
     match bytes_of(text) {
         Cow::Borrowed(bytes) => Cow::Borrowed(Path::new(OsStr::from_bytes(bytes))),
@@ -69,13 +64,11 @@ pub fn path_of(text: &str) -> Cow<'_, Path> {
 }
 
 /// The text for the bytes of a path of files, as paths of requests have it.
-#[must_use]
 pub fn text_of_path(path: &Path) -> Cow<'_, str> {
     text_of(Cow::Borrowed(path.as_os_str().as_bytes()))
 }
 
 /// The text for a page: bytes that are not UTF-8 are shown as U+FFFD.
-#[must_use]
 pub fn shown(text: &str) -> Cow<'_, str> {
     if has_only_characters(text) {
         return Cow::Borrowed(text);
@@ -83,8 +76,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     Cow::Owned(String::from_utf8_lossy(&bytes_of(text)).into_owned())
 }
 
-/// Shows a text in quotation marks for a log, as `{:?}` does; bytes that are not UTF-8 stay what they are until `escape` writes them as
-/// `\xe9`.
+/// Shows a text in quotation marks for a log, as `{:?}` does; bytes that are not UTF-8 are left for `escape`.
 pub struct Quoted<'a>(pub &'a str);
 
 impl Display for Quoted<'_> {

@@ -1,8 +1,7 @@
 //! The progress of one exchange, as the report of requests in progress shows it, and the order to end it.
 //!
-//! Here: the counts of its bytes, its status and its process, on the thread of its worker. A stage that waits registers its task with
-//! `poll_ended`, so that the order reaches it, and so that it learns of a watch that has begun. Not here: its stage (the tracer of
-//! `sluice_watch`), which exchanges there are, and who gives the order (the server).
+//! A stage that waits registers its task with `poll_ended`, so that the order reaches it, and so that it learns of a watch that has
+//! begun.
 
 use std::cell::Cell;
 use std::task::{Context, Poll, Waker};
@@ -21,14 +20,16 @@ pub struct OpenBody {
 /// The progress of one exchange.
 #[derive(Default)]
 pub struct Progress {
-    received_bytes: Cell<u64>,
-    sent_bytes: Cell<u64>,
-    /// 0 without a script process.
-    pid: Cell<i32>,
+    /// Bytes of the request body that were received.
+    pub received_bytes: Cell<u64>,
+    /// Bytes of the response body that were handed to the connection.
+    pub sent_bytes: Cell<u64>,
+    /// The script process that works for it, or worked for it last; 0 without one.
+    pub pid: Cell<i32>,
     /// The status of the response; 0 until its head is made.
-    status: Cell<u16>,
-    /// The number of its script among the series of counters.
-    script: Cell<u16>,
+    pub status: Cell<u16>,
+    /// The number of the script that answers, or answered last, among the series of counters; `series::UNNAMED` without one.
+    pub script: Cell<u16>,
     /// The request body, while it is not complete.
     open_body: Cell<Option<OpenBody>>,
     is_ended: Cell<bool>,
@@ -36,11 +37,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Counts bytes of the request body.
-    pub fn count_received(&self, bytes: usize) {
-        self.received_bytes.set(self.received_bytes.get() + bytes as u64);
-    }
-
     /// Notes that there is a request body, and the length that the client announced.
     pub fn expect_body(&self, announced: Option<u64>) {
         self.open_body.set(Some(OpenBody { received: 0, announced }));
@@ -52,62 +48,11 @@ impl Progress {
     }
 
     /// The request body, if a part of it has not been received.
-    #[must_use]
     pub fn open_body(&self) -> Option<OpenBody> {
         let received = self.received_bytes.get();
         let open = self.open_body.get()?;
         let is_complete = open.announced.is_some_and(|announced| received >= announced);
         (!is_complete).then_some(OpenBody { received, ..open })
-    }
-
-    /// Bytes of the request body that were received.
-    #[must_use]
-    pub fn received_bytes(&self) -> u64 {
-        self.received_bytes.get()
-    }
-
-    /// Counts bytes of the response body.
-    pub fn count_sent(&self, bytes: usize) {
-        self.sent_bytes.set(self.sent_bytes.get() + bytes as u64);
-    }
-
-    /// Bytes of the response body that were handed to the connection.
-    #[must_use]
-    pub fn sent_bytes(&self) -> u64 {
-        self.sent_bytes.get()
-    }
-
-    /// Notes the script process that works for it.
-    pub fn set_pid(&self, pid: i32) {
-        self.pid.set(pid);
-    }
-
-    /// The script process that works for it, or worked for it last.
-    #[must_use]
-    pub fn pid(&self) -> Option<i32> {
-        Some(self.pid.get()).filter(|pid| *pid != 0)
-    }
-
-    /// Notes the status of the response.
-    pub fn set_status(&self, status: u16) {
-        self.status.set(status);
-    }
-
-    /// The status of the response, if its head is made.
-    #[must_use]
-    pub fn status(&self) -> Option<u16> {
-        Some(self.status.get()).filter(|status| *status != 0)
-    }
-
-    /// Notes the script that answers, by its number among the series of counters.
-    pub fn set_script(&self, number: u16) {
-        self.script.set(number);
-    }
-
-    /// The number of the script that answers, or answered last; `series::UNNAMED` without one.
-    #[must_use]
-    pub fn script(&self) -> u16 {
-        self.script.get()
     }
 
     /// Orders the exchange to end, and wakes its task.
@@ -129,7 +74,6 @@ impl Progress {
     }
 
     /// Whether it was ordered to end.
-    #[must_use]
     pub fn is_ended(&self) -> bool {
         self.is_ended.get()
     }

@@ -1,7 +1,6 @@
 //! The differences between the versions of HTTP that matter above the connection.
 //!
-//! Here: one method for each difference, so that a further version is described in one place. Not here: framing itself (`sluice-net`),
-//! and the names of versions in logs and variables.
+//! One method for each difference, so that a further version is described in one place.
 
 use http::Version;
 
@@ -10,12 +9,10 @@ pub trait Protocol {
     /// Whether a body of unknown length is sent in chunks (RFC 9112 §7.1).
     fn uses_chunked(&self) -> bool;
 
-    /// Whether a connection is kept after an exchange unless one side says otherwise (RFC 9112 §9.3). Where it is, no body is delimited
-    /// by the end of the connection.
+    /// Whether a connection is kept unless one side says otherwise (RFC 9112 §9.3): then its end delimits no body.
     fn keeps_connection(&self) -> bool;
 
-    /// Whether a connection has several exchanges at a time, each as a stream that can be ended alone (RFC 9113 §5). Then frames delimit
-    /// bodies, and pseudo-header fields stand instead of the request line.
+    /// Whether a connection has several exchanges at a time, as streams (RFC 9113 §5), with frames and pseudo-header fields.
     fn is_multiplexed(&self) -> bool;
 }
 

@@ -1,18 +1,13 @@
 //! Ranges: which parts of a file a request asks for (RFC 9110 §14.1, §14.2).
-//!
-//! Here, as pure values: the field Range, evaluated for a file of some length. Not here: whether the field applies (only to
-//! GET, and If-Range in `conditions`), and the response (`sluice_files::response`, `multipart`).
 
 use std::ops::Range;
 
 use http::{HeaderMap, HeaderValue, header};
 
-/// Most parts of a response. Each costs some hundred bytes of its own, and a read if the file is not in memory. For more
-/// parts the whole file is sent.
+/// Most parts of a response, each of which costs some hundred bytes. For more, the whole file is sent.
 const PARTS_MAX: usize = 16;
 
-/// Most ranges in a field, before overlapping ones are merged. A field with more is ignored, so that a long head cannot cost
-/// more than this.
+/// Most ranges in a field, before overlapping ones are merged. A field with more is ignored.
 const SPECS_MAX: usize = 256;
 
 /// The part of a file to send.
@@ -22,8 +17,7 @@ pub enum Selection {
     Whole,
     /// One range: 206.
     Part(Range<u64>),
-    /// Several ranges: 206 with a multipart body. At least two, in the order of the request; none is empty, and none overlaps
-    /// or touches another.
+    /// Several ranges: 206 with a multipart body. Two or more, in the order of the request, none empty or touching another.
     Parts(Vec<Range<u64>>),
     /// No range is satisfiable: 416.
     Nothing,
@@ -128,8 +122,7 @@ fn number(digits: &str) -> Option<u64> {
     digits.bytes().try_fold(0, add).filter(|_| !digits.is_empty())
 }
 
-/// Merges ranges that overlap or touch. A merged range has the position of the first of its ranges, as §15.3.7.2
-/// recommends.
+/// Merges ranges that overlap or touch, at the place of the first of them (§15.3.7.2).
 fn merge(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut numbered: Vec<_> = ranges.enumerate().collect();
     numbered.sort_unstable_by_key(|(number, range)| (range.start, *number));

@@ -1,6 +1,4 @@
 //! A rate limit for log lines that a client or a script can cause in any number.
-//!
-//! Here: which lines of one kind are logged, and the count of the others. Not here: the lines, which the caller logs.
 
 use std::cell::Cell;
 use std::fmt::{self, Display};

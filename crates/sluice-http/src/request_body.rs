@@ -1,10 +1,9 @@
 //! The request body as the client sends it: counted, with a limit and timeouts.
 //!
-//! Here also the settings that it obeys, as values. Not here: storing a body whose length must be known first (`stored_body`), and the
-//! rule by which another receiver may get it (`body_source`).
-//!
-//! A body that nobody has read to its end when it is dropped is discarded in the background, within bounds, because the next request of an
-//! HTTP/1 connection comes after it: otherwise the connection would have to be closed, although the response has not said so.
+//! A body that nobody has read to its end when it is dropped is discarded in the background, within bounds. In HTTP/1.1 the next request of the
+//! connection comes after it: otherwise the connection would have to be closed, although the response has not said so. In HTTP/2 the stream
+//! of a body that is dropped is reset. RFC 9113 §8.1 permits that after a complete response, but curl 7.88 drops a response that it reads
+//! together with the reset, and the reset is written together with the response unless it waits for the client.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -14,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::Body;
+pub use hyper::body::Incoming;
 use sluice_watch::mask::{BodyMask, Masks};
 use sluice_watch::{Direction, Item, Items, Scanned, Tracer};
 use tokio::time::{Instant, Sleep};
@@ -23,11 +23,11 @@ use crate::fault::{BodyFailure, ClientFault, Fault, SlowBody};
 use crate::framing::Framing;
 use crate::progress::Progress;
 use crate::received::Receiver;
-use crate::request_stream::Incoming;
 use crate::tasks::Tasks;
 use crate::watch_pause::WatchPause;
 
-/// Bytes of an unread body that are read for the sake of the connection. With more to come, the connection is closed.
+/// Bytes of an unread body that are read and discarded. With more to come, the connection is closed (HTTP/1.1) or the stream is reset. In
+/// HTTP/2 a client that sends so much has read since the response was sent, because its windows are smaller.
 const DISCARD_BYTES_MAX: u64 = 1 << 20;
 
 /// How long the client may take to send them.
@@ -53,12 +53,12 @@ pub struct RequestBody {
     timer: Option<Pin<Box<Sleep>>>,
     /// `None` unless it is chunked.
     framing: Option<Framing>,
-    /// Shows it to WATCH.
     watched: Option<Box<WatchedBody>>,
-    /// Where its bytes are counted.
     counter: Option<Arc<Counter>>,
-    /// Where the rest is discarded. `None` if the connection does not need that, or after a fault of the body.
+    /// Where the rest is discarded. `None` if it is not, or after a fault of the body in HTTP/1.1.
     discarding: Option<Tasks>,
+    /// Whether it has a stream of its own (HTTP/2), so that other requests do not need its end.
+    has_stream: bool,
 }
 
 /// The limits of a body.
@@ -72,7 +72,6 @@ pub struct BodyLimits {
     pub bytes_per_second_min: u64,
 }
 
-/// The notes of a body for WATCH.
 struct WatchedBody {
     tracer: Tracer,
     /// `None` once it has missed bytes that nobody was shown.
@@ -105,9 +104,13 @@ impl WatchedBody {
 impl RequestBody {
     /// A body with the server's limits, until `bound` sets others.
     pub fn new(incoming: Incoming, limits: BodyLimits) -> RequestBody {
+        RequestBody::with(Some(incoming), limits)
+    }
+
+    fn with(incoming: Option<Incoming>, limits: BodyLimits) -> RequestBody {
         RequestBody {
-            announced: incoming.size_hint().exact(),
-            incoming: Some(incoming),
+            announced: incoming.as_ref().and_then(|incoming| incoming.size_hint().exact()),
+            incoming,
             received: 0,
             progress: None,
             limits,
@@ -119,6 +122,7 @@ impl RequestBody {
             watched: None,
             counter: None,
             discarding: None,
+            has_stream: false,
         }
     }
 
@@ -157,10 +161,11 @@ impl RequestBody {
         self
     }
 
-    /// Discards the unread rest of the body, in a task of the worker.
+    /// Discards the unread rest of the body, in a task of the worker. `has_stream`: whether it has a stream of its own (HTTP/2).
     #[must_use]
-    pub fn discarding_rest(mut self, tasks: &Tasks) -> RequestBody {
+    pub fn discarding_rest(mut self, tasks: &Tasks, has_stream: bool) -> RequestBody {
         self.discarding = Some(tasks.clone());
+        self.has_stream = has_stream;
         self
     }
 
@@ -185,27 +190,13 @@ impl RequestBody {
     }
 
     /// A request body without bytes, as after a local redirect.
-    #[must_use]
     pub fn none() -> RequestBody {
-        RequestBody {
-            incoming: None,
-            announced: None,
-            received: 0,
-            progress: None,
-            limits: BodyLimits {
-                bytes_max: 0,
-                timeout: Duration::ZERO,
-                bytes_per_second_min: 0,
-            },
-            waited: Duration::ZERO,
-            allowance: Duration::ZERO,
-            waiting_since: None,
-            timer: None,
-            framing: None,
-            watched: None,
-            counter: None,
-            discarding: None,
-        }
+        let limits = BodyLimits {
+            bytes_max: 0,
+            timeout: Duration::ZERO,
+            bytes_per_second_min: 0,
+        };
+        RequestBody::with(None, limits)
     }
 
     /// The length, if the client announced it.
@@ -226,7 +217,7 @@ impl RequestBody {
     /// The next chunk, never empty. The client's faults: too large, too slow, truncated, too much framing.
     pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         let polled = self.poll_checked(context);
-        if let Poll::Ready(Some(Err(_))) = polled {
+        if matches!(polled, Poll::Ready(Some(Err(_)))) && !self.has_stream {
             self.discarding = None;
         }
         polled
@@ -262,7 +253,7 @@ impl RequestBody {
                     let failure = Box::new(BodyFailure {
                         received: self.received,
                         announced: self.announced,
-                        has_left: has_left(&*error),
+                        has_left: has_left(&error),
                         error: Arc::new(error),
                     });
                     return Poll::Ready(Some(Err(ClientFault::BadBody(failure).into())));
@@ -288,7 +279,7 @@ impl RequestBody {
             counter.add(chunk.len() as u64);
         }
         if let Some(progress) = &self.progress {
-            progress.count_received(chunk.len());
+            progress.received_bytes.update(|received| received + chunk.len() as u64);
         }
         self.earn(chunk.len());
         if let Some(framing) = &mut self.framing {
@@ -355,7 +346,13 @@ impl Drop for RequestBody {
             return;
         };
         let rest = self.announced.map_or(0, |bytes| bytes.saturating_sub(self.received));
-        if rest <= DISCARD_BYTES_MAX {
+        let is_useful = if self.has_stream {
+            // The response of an exchange that was ended is incomplete: its stream is reset at once.
+            !self.progress.as_ref().is_some_and(|progress| progress.is_ended())
+        } else {
+            rest <= DISCARD_BYTES_MAX
+        };
+        if is_useful {
             let mut body = std::mem::replace(self, RequestBody::none());
             body.progress = None;
             tasks.spawn(discard(body));
@@ -365,9 +362,9 @@ impl Drop for RequestBody {
 
 /// Reads a body to its end, within bounds.
 async fn discard(mut body: RequestBody) {
-    body.limits.bytes_max = body.limits.bytes_max.min(body.received + DISCARD_BYTES_MAX);
+    body.limits.bytes_max = body.received + DISCARD_BYTES_MAX;
     let end = async { while let Ok(Some(_)) = body.chunk().await {} };
-    // When its time is over the body is dropped, and the connection is closed.
+    // When its time is over the body is dropped, and the connection is closed or the stream is reset.
     let _ = tokio::time::timeout(DISCARD_TIMEOUT, end).await;
 }
 

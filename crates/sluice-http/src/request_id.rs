@@ -27,12 +27,10 @@ impl IdSource {
     /// Worker and count are permuted in two halves of this many bits.
     const HALF_BITS: u32 = 26;
 
-    /// Bits of the count: a worker that answers a million requests a second repeats a number after 50 days. Ten bits are left
-    /// for the worker.
+    /// Bits of the count, ten less than of the number: at a million requests a second it repeats after 50 days.
     const COUNT_BITS: u32 = 42;
 
     /// A source made of random bytes.
-    #[must_use]
     pub fn new(random: [u8; IdSource::RANDOM_BYTES]) -> IdSource {
         const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
         let (boot, keys) = random.split_at(8);
@@ -50,7 +48,6 @@ impl IdSource {
     }
 
     /// The id of a worker's exchange number `count`. Workers are numbered from 0, up to 1023.
-    #[must_use]
     pub fn id(&self, worker: usize, count: u64) -> UniqueId {
         const NUMBERS: u64 = 1 << (2 * IdSource::HALF_BITS);
         let count = count & ((1 << IdSource::COUNT_BITS) - 1);
@@ -80,7 +77,6 @@ impl UniqueId {
     const BYTES: usize = 21;
 
     /// The id with the lower 52 bits of a number, of the start `boot`.
-    #[must_use]
     pub fn new(boot: [u8; 8], number: u64) -> UniqueId {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         let mut text = [0; Self::BYTES];
@@ -98,7 +94,6 @@ impl UniqueId {
     }
 
     /// The same, as bytes.
-    #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

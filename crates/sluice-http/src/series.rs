@@ -1,6 +1,4 @@
 //! The numbers of series of counters: those of a site, or of a script, are found by a number.
-//!
-//! Not here: the counters themselves (`counter`), and who has them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,22 +12,13 @@ pub const NAMES_MAX: usize = 200;
 pub const NUMBERS: usize = NAMES_MAX + 2;
 
 /// The names of series. A name keeps its number as long as the server runs, because a counter must not fall.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SeriesNames<N> {
     names: Mutex<Vec<N>>,
 }
 
-impl<N> Default for SeriesNames<N> {
-    fn default() -> SeriesNames<N> {
-        SeriesNames {
-            names: Mutex::new(Vec::new()),
-        }
-    }
-}
-
 impl<N: Clone + PartialEq> SeriesNames<N> {
-    /// The number of a name, from 1; that of `other` if `NAMES_MAX` names have one. It takes a lock and compares with all names: not for
-    /// each request.
+    /// The number of a name, from 1; that of `other` if `NAMES_MAX` names have one. Not for each request: it takes a lock.
     pub fn number(&self, name: &N, other: &N) -> u16 {
         let mut names = self.lock();
         let wanted = match names.len() < NAMES_MAX {

@@ -1,14 +1,11 @@
 //! Request bodies that are stored before they are passed on, because their receiver needs the length first.
-//!
-//! Here: the budget and the directory of all stored bodies, and one of them, in memory or in a file. Not here: reading a body
-//! (`request_body`), and passing it on (`body_source`).
 
 use std::fs::{File, Permissions};
 use std::io::{self, SeekFrom};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use sluice_membuf::{Budget, OverBudget, Reservation};
@@ -45,8 +42,7 @@ pub enum StoredBody {
 /// A file without a name that holds a body. A thread closes it, because the system then frees its blocks.
 pub struct StoredFile(DroppedElsewhere<(File, Reservation)>);
 
-/// A body that is being stored in memory: copied, because a chunk of the client's keeps the whole block alive that the connection was
-/// read into, and a client may send single bytes.
+/// A body that is being stored in memory: copied, because a chunk of one byte keeps a whole block of the connection alive.
 struct InMemory {
     bytes: Vec<u8>,
     /// The part of the budget for the capacity of `bytes`.
@@ -63,7 +59,6 @@ struct Spool {
 
 impl BodyStorage {
     /// Room for so many bytes, the larger bodies as files of this directory.
-    #[must_use]
     pub fn new(bytes_max: u64, directory: Arc<Path>) -> BodyStorage {
         BodyStorage {
             budget: Budget::new(bytes_max),
@@ -74,27 +69,14 @@ impl BodyStorage {
     /// Sets another bound and directory. Bodies that exceed it remain until they are dropped.
     pub fn apply(&self, bytes_max: u64, directory: Arc<Path>) {
         self.budget.set_bytes_max(bytes_max);
-        *self.lock_directory() = directory;
-    }
-
-    fn directory(&self) -> Arc<Path> {
-        Arc::clone(&self.lock_directory())
-    }
-
-    fn reservation(&self) -> Reservation {
-        Reservation::empty(&self.budget)
-    }
-
-    fn lock_directory(&self) -> MutexGuard<'_, Arc<Path>> {
-        self.directory.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.directory.lock().unwrap_or_else(PoisonError::into_inner) = directory;
     }
 }
 
 impl RequestBody {
-    /// Stores the whole body. Returns its length, too. The fault is the client's (as of `poll_chunk`) or the server's: there is no
-    /// room for another body (503), or a file cannot be written.
+    /// Stores the whole body. Returns its length, too. The fault is the client's (as of `poll_chunk`), or the server's: no room.
     pub async fn store(mut self, storage: &BodyStorage) -> Result<(StoredBody, u64), Fault> {
-        let mut memory = InMemory::new(storage.reservation());
+        let mut memory = InMemory::new(Reservation::empty(&storage.budget));
         let last = loop {
             let Some(chunk) = self.chunk().await? else {
                 return Ok((memory.finish(), self.received()));
@@ -122,7 +104,6 @@ impl InMemory {
         }
     }
 
-    /// Copies a chunk.
     fn push(&mut self, chunk: &[u8]) -> Result<(), Fault> {
         let (before, needed) = (self.bytes.capacity(), self.bytes.len() + chunk.len());
         if needed > before {
@@ -144,7 +125,7 @@ impl Spool {
     /// A new file that begins with the bytes in memory.
     async fn create(storage: &BodyStorage, memory: InMemory) -> Result<Spool, Fault> {
         let InMemory { bytes, mut reservation } = memory;
-        let directory = storage.directory();
+        let directory = Arc::clone(&storage.directory.lock().unwrap_or_else(PoisonError::into_inner));
         let created = spawn_blocking(move || tempfile::tempfile_in(directory)).await;
         let file = created
             .map_err(io::Error::other)

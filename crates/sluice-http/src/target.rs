@@ -1,7 +1,7 @@
 //! The target of a request: its path, decoded once and normalized, and its query as sent.
 //!
-//! Here: the only place where a path is decoded or encoded. All later code uses the result: it begins with `/`, has no `.`,
-//! `..` or empty segments, and no NUL. Bytes that are not UTF-8 are in it as `path_text` says. Not here: the meaning of the path (`sluice_server::dispatch`).
+//! The only place where a path is decoded or encoded. All later code uses the result: it begins with `/`, has no `.`, `..` or empty segments, and no NUL.
+//! Bytes that are not UTF-8 are in it as `path_text` says.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use http::Uri;
 use http::uri::InvalidUri;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode, utf8_percent_encode};
+use thiserror::Error;
 
 use crate::path_text::{bytes_of, text_of};
 
@@ -43,7 +44,8 @@ pub struct Target {
 }
 
 /// Why a request target is not a path; the client's fault (400), or the script's in a local redirect.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Error)]
+#[error("request target {target:?}: {problem}")]
 pub struct TargetError {
     /// The target, as sent.
     pub target: Box<str>,
@@ -52,50 +54,34 @@ pub struct TargetError {
 }
 
 /// A problem of a request target.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Error)]
 pub enum TargetProblem {
     /// The target does not begin with a slash.
+    #[error("does not begin with a slash")]
     NoSlash,
     /// A `%` in its path does not begin an escape of two hexadecimal digits (RFC 3986 §2.1).
+    #[error("has a % without two hexadecimal digits after it")]
     BadEscape,
     /// The decoded path holds a NUL or a newline, which no variable can hold.
+    #[error("holds a NUL or a newline, which no variable can hold")]
     NulOrNewline,
     /// The path climbs above the root.
+    #[error("climbs above the root")]
     AboveRoot,
     /// The target is `*` or an authority, with a method that needs a path (RFC 9112 §3.2).
+    #[error("not a path")]
     NotAPath,
     /// The target is not a URI reference.
+    #[error("{0}")]
     NotAUri(Arc<InvalidUri>),
 }
 
 impl TargetError {
     /// For results: boxed, because it is rare and large.
-    #[must_use]
     pub fn boxed(target: &str, problem: TargetProblem) -> Box<TargetError> {
         Box::new(TargetError {
             target: target.into(),
             problem,
-        })
-    }
-}
-
-impl fmt::Display for TargetError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "request target {:?}: {}", self.target, self.problem)
-    }
-}
-
-impl std::error::Error for TargetError {}
-
-impl fmt::Display for TargetProblem {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            TargetProblem::NoSlash => "does not begin with a slash",
-            TargetProblem::BadEscape => "has a % without two hexadecimal digits after it",
-            TargetProblem::NulOrNewline => "holds a NUL or a newline, which no variable can hold",
-            TargetProblem::AboveRoot => "climbs above the root",
-            TargetProblem::NotAPath => "not a path",
-            TargetProblem::NotAUri(error) => return error.fmt(out),
         })
     }
 }
@@ -112,8 +98,7 @@ impl fmt::Display for Target {
 }
 
 impl Target {
-    /// The target of a request; the client's fault (400) if it cannot be one. An absolute form without a path (`http://host?query`)
-    /// has the path `/` (RFC 9110 §4.2.3).
+    /// The target of a request; otherwise the client's fault (400). `http://host?query` has the path `/` (RFC 9110 §4.2.3).
     pub fn from_uri(uri: &Uri) -> Result<Target, Box<TargetError>> {
         let raw = uri.path_and_query().map_or("", |target| target.as_str());
         match raw.as_bytes() {
@@ -132,8 +117,7 @@ impl Target {
         }
     }
 
-    /// The target of the usual case, a path that stands for itself, with or without a query, found in one pass; `None` if the text needs
-    /// the full parser.
+    /// The target of the usual case, a path that stands for itself, found in one pass. Otherwise `None`.
     fn verbatim(raw: &str) -> Option<Target> {
         let (mut before, mut end) = (b' ', raw.len());
         for (at, byte) in raw.bytes().enumerate() {
@@ -172,8 +156,7 @@ impl Target {
         Target::parse_lenient(raw)
     }
 
-    /// Parses as `parse` does, but a `%` that begins no escape stands for itself: for the paths of files, which scripts write without encoding
-    /// them.
+    /// Parses as `parse` does, but a `%` that begins no escape stands for itself: scripts do not encode the paths of files.
     pub fn parse_lenient(raw: &str) -> Result<Target, Box<TargetError>> {
         let bad = |problem| TargetError::boxed(raw, problem);
         // A request must not have a fragment (RFC 9112 §3.2); a local redirect may have one.
@@ -198,10 +181,7 @@ impl Target {
     }
 }
 
-/// Checks that each `%` in the path of a path and query begins an escape (RFC 3986 §2.1).
-///
-/// # Errors
-/// The client's fault (400): one does not.
+/// Checks that each `%` in a path begins an escape (RFC 3986 §2.1). An error is the client's fault (400).
 pub fn check_escapes(raw: &str) -> Result<(), Box<TargetError>> {
     let mut rest = raw.split(['?', '#']).next().unwrap_or_default();
     while let Some((_, after)) = rest.split_once('%') {
@@ -227,8 +207,7 @@ pub fn encode(path: &str) -> String {
     percent_encode(&bytes_of(path), PATH).to_string()
 }
 
-/// Encodes the characters of a path as sent that a client should have encoded and that may be invisible: controls, and all
-/// outside ASCII.
+/// Encodes what a client should have encoded and what may be invisible: controls, and all outside ASCII.
 pub fn encode_invisible(path: &str) -> Cow<'_, str> {
     utf8_percent_encode(path, CONTROLS).into()
 }

@@ -1,6 +1,4 @@
 //! The tasks of a worker, counted so that a draining worker knows when all have ended.
-//!
-//! Here: starting a task on the calling thread's event loop, and yielding to it. Not here: what the tasks do.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -87,8 +85,7 @@ impl Drop for Guard {
     }
 }
 
-/// Lets other tasks run before this one continues: it is polled again after the event loop has polled its sockets. A plain
-/// wake would poll it about sixty times before that.
+/// Lets other tasks run, and the event loop poll its sockets, before this task continues. A plain wake would not.
 pub fn yield_now(context: &mut Context<'_>) {
     let _ = pin!(tokio::task::yield_now()).poll(context);
 }

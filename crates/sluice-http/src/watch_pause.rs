@@ -1,6 +1,4 @@
 //! The pause of a body or a connection whose bytes WATCH scans, while its worker has scanned enough (`sluice_watch`).
-//!
-//! Here: the timer. Not here: how long, and which bytes are scanned.
 
 use std::future::Future;
 use std::pin::Pin;

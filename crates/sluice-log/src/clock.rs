@@ -1,7 +1,4 @@
 //! Times as text for lines: each time format is written once per second and thread, and cached.
-//!
-//! Here: the server's time zone, the cached texts, and the thread's own clock. Not here: fractions of a second, which
-//! are numbers (`line`).
 
 use std::cell::RefCell;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -15,7 +12,6 @@ use crate::line;
 /// Texts cached per thread, more than a server has time formats. Further ones replace the oldest.
 const TEXTS_MAX: usize = 16;
 
-/// The current time, read once for each pass of the log's thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Now {
     pub instant: Instant,
@@ -32,13 +28,11 @@ impl Now {
     }
 }
 
-/// Seconds since 1970.
 pub(crate) fn second_of(time: SystemTime) -> i64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or_default()
 }
 
-/// The time zone of a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Zone {
     /// The server's own, as in Apache's logs.
@@ -49,7 +43,6 @@ pub(crate) enum Zone {
 struct Clock {
     zone: TimeZone,
     texts: Vec<Text>,
-    /// The index of the text to be replaced next.
     oldest: usize,
 }
 

@@ -27,7 +27,6 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// Notes that writing has failed.
     pub(crate) fn begin(&mut self, error: &io::Error, now: Now) {
         self.failure = Some(error.to_string());
         self.failed_at = Some(now.instant);
@@ -42,7 +41,6 @@ impl Failures {
         }
     }
 
-    /// Whether another attempt to write is due.
     pub(crate) fn is_retry_due(&self, now: Now) -> bool {
         has_passed(RETRY, self.failed_at, now)
     }
@@ -53,11 +51,8 @@ impl Failures {
         !is_clean && has_passed(REPORT_INTERVAL, self.reported_at, now)
     }
 
-    /// Reports a failure and the lines lost, once per interval.
+    /// Reports a failure and the lines lost; call it if `is_report_due`.
     pub(crate) fn report(&mut self, log: &str, now: Now) {
-        if !self.is_report_due(now) {
-            return;
-        }
         self.reported_at = Some(now.instant);
         let lost = std::mem::take(&mut self.lost);
         match (&self.failure, lost) {
@@ -72,7 +67,9 @@ impl Failures {
     /// Reports at the end, regardless of the interval.
     pub(crate) fn report_last(&mut self, log: &str, now: Now) {
         self.reported_at = None;
-        self.report(log, now);
+        if self.is_report_due(now) {
+            self.report(log, now);
+        }
     }
 
     /// Warns of a failed rotation, once per interval.

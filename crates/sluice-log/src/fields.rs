@@ -38,7 +38,6 @@ impl<const N: usize> LoggedFields<N> {
     }
 
     /// The same fields with other values. `names` are the names of the format.
-    #[must_use]
     pub fn map(
         &self,
         names: &[HeaderName],

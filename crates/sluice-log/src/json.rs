@@ -1,7 +1,4 @@
 //! A line of the access log as one JSON object (RFC 8259), written by `serde_json` straight into the log's buffer.
-//!
-//! Here: the members of the object, in their order, and the escapes that `serde_json` does not write. Not here: the
-//! values of an exchange, and the other formats (`line`).
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
@@ -39,7 +36,9 @@ struct Object<'a> {
 }
 
 /// Appends a line without its newline.
-pub(crate) fn write(out: &mut Vec<u8>, line: &Line<'_>) {
+pub(crate) fn write<'a>(out: &mut Vec<u8>, line: &'a Line<'_>) {
+    // Bytes that are not UTF-8 are replaced by U+FFFD.
+    let text = |value: &'a HeaderValue| String::from_utf8_lossy(value.as_bytes());
     let field = |number| line.request.fields.value(number).map(text);
     let object = Object {
         time: Time(line.time_at(TimePoint::Begin)),
@@ -67,11 +66,6 @@ pub fn write_text(out: &mut Vec<u8>, text: &str) {
     let mut serializer = serde_json::Serializer::with_formatter(out, DeceptiveEscaped);
     // Cannot fail: writing to a vector succeeds, and so does the serialization of a string.
     let _ = text.serialize(&mut serializer);
-}
-
-/// Bytes that are not UTF-8 are replaced by U+FFFD.
-fn text(value: &HeaderValue) -> Cow<'_, str> {
-    String::from_utf8_lossy(value.as_bytes())
 }
 
 /// A time since 1970, written in UTC with milliseconds (RFC 3339).

@@ -1,7 +1,4 @@
 //! A line of the access log, written item by item as the format says.
-//!
-//! Here: the items, and the escapes that keep each exchange on one line whatever its client sent. Not here: the syntax
-//! of formats (`log_format`), JSON lines (`json`), and where lines are written (`log`).
 
 use std::cell::OnceCell;
 use std::fmt::Write as _;
@@ -310,8 +307,7 @@ impl Text<'_> {
         }
     }
 
-    /// Escapes as Apache's mod_log_config does: `\"`, `\\`, the letters of C, and `\xhh` for other bytes that are not
-    /// printable.
+    /// Escapes as Apache's mod_log_config does: `\"`, `\\`, the letters of C, and `\xhh`.
     pub(crate) fn quoted(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while let Some(at) = first_to_escape(rest) {

@@ -1,6 +1,4 @@
 //! The file of the server log, for the thread that writes it: appended to, reopened and rotated as an access log is.
-//!
-//! Not here: that thread, and the text of a line (the program's `server_log`).
 
 use std::io;
 use std::path::Path;
@@ -19,10 +17,7 @@ pub struct LineFile {
 }
 
 impl LineFile {
-    /// Opens a file for appending; creates it if necessary.
-    ///
-    /// # Errors
-    /// The system's, if the file cannot be opened: the administrator's fault.
+    /// Opens a file for appending; creates it if necessary. An error is the administrator's fault.
     pub fn open(path: &Path, rotation: &Rotation) -> io::Result<LineFile> {
         let target = LogTarget::File(path.to_owned());
         let sink = Sink::open("server log", &target, rotation)?.ok_or(io::ErrorKind::InvalidInput)?;

@@ -1,8 +1,4 @@
 //! The access logs of the server and its sites.
-//!
-//! Here: which site writes to which file, and the start and end of the log's thread. Not here: the text of a line
-//! (`line`), the hand-over of lines (`log_file`), the thread (`writer`), files (`sink`) and their rotation (`rotate`),
-//! diagnostics (`tracing`).
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -16,9 +12,8 @@ use crate::line::{self, Line};
 use crate::log_file::{BUFFER_BYTES_LEAST, LogFile};
 use crate::sink::Sink;
 use crate::tail::LogSource;
-use crate::wakeup::{Command, lock};
-use crate::writer;
-use crate::writer::{PENDING_BYTES_MAX, Shared};
+use crate::wakeup::lock;
+use crate::writer::{self, PENDING_BYTES_MAX, Shared};
 
 /// The log of one site, or of the server.
 #[derive(Clone)]
@@ -27,7 +22,6 @@ pub struct SiteLog {
     site: Arc<str>,
     /// The format of the lines.
     pub format: Arc<LogFormat>,
-    /// `None` if the log is off.
     file: Option<Arc<LogFile>>,
 }
 
@@ -53,15 +47,13 @@ impl SiteLog {
     }
 
     /// A line as it would be written, without its newline.
-    #[must_use]
     pub fn text(&self, line: &Line<'_>) -> String {
         let mut bytes = Vec::new();
         line::write(&mut bytes, &self.format, &self.site, line);
         String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned()
     }
 
-    /// Adds a line of the worker with this index. Never blocks on a file; if too many lines are pending, drops the line
-    /// and counts it.
+    /// Adds a line of the worker with this index, or counts it if too many are pending. Never waits for a file.
     pub fn write(&self, worker: usize, line: &Line<'_>) {
         if let Some(file) = &self.file {
             file.write(worker, |out| line::write(out, &self.format, &self.site, line));
@@ -87,13 +79,14 @@ impl Log {
         }
     }
 
-    /// Opens the logs of the settings: first the server's own, then those of the sites in their order. Files that are
-    /// already open stay open. Starts the thread if there is a file.
-    ///
-    /// # Errors
-    /// A file cannot be opened: the administrator's fault.
+    /// Opens the logs of the settings: first the server's own, then those of the sites in their order. Files that are open stay so.
+    /// Starts the thread if there is a file. An error is the administrator's fault: a file cannot be opened.
     pub fn open(&self, settings: &Settings) -> Result<Box<[SiteLog]>, String> {
         let own = self.site_log("-", &settings.access_log)?;
+        let of_server = |site: &SiteSettings| SiteLog {
+            site: name(site).into(),
+            ..own.clone()
+        };
         let sites = settings.sites.iter().map(|site| match &site.log {
             Some(log) => self.site_log(name(site), log).or_else(|error| {
                 // A start goes on.
@@ -104,17 +97,11 @@ impl Log {
                     )
                 };
                 match settings.source.tolerate(&format!("{} log", site.origin), line) {
-                    true => Ok(SiteLog {
-                        site: name(site).into(),
-                        ..own.clone()
-                    }),
+                    true => Ok(of_server(site)),
                     false => Err(error),
                 }
             }),
-            None => Ok(SiteLog {
-                site: name(site).into(),
-                ..own.clone()
-            }),
+            None => Ok(of_server(site)),
         });
         let sites = sites.collect::<Result<Vec<_>, _>>()?;
         let files = lock(&self.shared.files);
@@ -135,7 +122,7 @@ impl Log {
 
     fn site_log(&self, site: &str, log: &AccessLog) -> Result<SiteLog, String> {
         let file = if let Some(file) = self.shared.file(&log.target) {
-            lock(&file.sink).set_rotation(&log.rotation);
+            lock(&file.sink).rotation = log.rotation.clone();
             Some(file)
         } else {
             // Without holding a lock, because opening a file may take long.
@@ -167,12 +154,12 @@ impl Log {
 
     /// Reopens all files under their names, after they were renamed (SIGUSR1).
     pub fn reopen(&self) {
-        self.shared.wakeup.send(Command::Reopen);
+        self.shared.wakeup.send(|commands| commands.reopen = true);
     }
 
     /// Writes the remaining lines and ends the thread.
     pub fn close(&self) {
-        self.shared.wakeup.send(Command::End);
+        self.shared.wakeup.send(|commands| commands.end = true);
         let writer = lock(&self.writer).take();
         if let Some(writer) = writer {
             let _ = writer.join();
@@ -301,7 +288,7 @@ mod tests {
         assert_eq!((lines(&old), lines(&new)), (1, 2));
         let open: Vec<_> = lock(&log.shared.files)
             .iter()
-            .map(|file| lock(&file.sink).target().clone())
+            .map(|file| lock(&file.sink).target.clone())
             .collect();
         assert_eq!(open, [LogTarget::File(new)]);
     }

@@ -1,7 +1,6 @@
 //! A log file: the lines that the workers hand to the log's thread, and the sink that it writes to.
 //!
-//! Here: the hand-over. A worker appends to its own buffer, under a lock for which only the thread ever contends, and
-//! never waits for a file. Not here: the thread (`writer`), and writing (`sink`).
+//! A worker appends to its own buffer, whose lock it shares with the thread alone, and never waits for a file.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +13,6 @@ use crate::wakeup::{Wakeup, lock};
 /// Bytes that every worker's buffer may hold, however many buffers there are.
 pub(crate) const BUFFER_BYTES_LEAST: usize = 64 << 10;
 
-/// One log file and the lines for it.
 pub(crate) struct LogFile {
     /// One for each worker, so that workers do not wait for each other.
     pub(crate) buffers: Box<[WorkerBuffer]>,
@@ -22,7 +20,6 @@ pub(crate) struct LogFile {
     wakeup: Arc<Wakeup>,
     /// Only the thread writes to it; others hold the lock only to read or set a value.
     pub(crate) sink: Mutex<Sink>,
-    /// Where its lines can be read.
     pub(crate) source: Arc<LogSource>,
 }
 
@@ -78,8 +75,7 @@ impl LogFile {
             .any(|buffer| !lock(&buffer.lines).is_empty() || buffer.lost.load(Ordering::Relaxed) > 0)
     }
 
-    /// Writes the lines of all workers to the file. `scratch` is an empty vector to swap with the buffers. Returns
-    /// whether lines wait because they could not be written.
+    /// Writes the lines of all workers to the file. `scratch` is empty. Returns whether lines wait that could not be written.
     pub(crate) fn flush(&self, scratch: &mut Vec<u8>, pass: FlushPass) -> bool {
         let mut sink = lock(&self.sink);
         if pass.reopens {
@@ -90,7 +86,7 @@ impl LogFile {
         }
         for buffer in &self.buffers {
             std::mem::swap(scratch, &mut *lock(&buffer.lines));
-            sink.count_lost(buffer.lost.swap(0, Ordering::Relaxed));
+            sink.failures.lost += buffer.lost.swap(0, Ordering::Relaxed);
             if !scratch.is_empty() {
                 if let Some(recent) = &self.source.recent {
                     recent.add(scratch);

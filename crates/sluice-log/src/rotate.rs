@@ -1,7 +1,5 @@
 //! Rotation: when a log file is renamed, to which name, and which older files are removed.
 //!
-//! Here: the decisions, the renames and the removals. Not here: the file that is written to (`sink`).
-//!
 //! `access.log` becomes `access.log.20261121-235959`, with the time of its last line, so that the names sort by time.
 //! If the name is taken, `.1` is appended, then `.2`, and so on.
 
@@ -71,8 +69,7 @@ pub(crate) fn stamp(second: i64, zone: &TimeZone) -> String {
     time.to_zoned(zone.clone()).strftime("%Y%m%d-%H%M%S").to_string()
 }
 
-/// Renames the file `path` to the first free name, if it is still the file that is open. Names with numbers below
-/// `first` are known to be taken; returns the number after the one used.
+/// Renames the file `path`, if it is still the one that is open, to a free name from number `first` on. Returns the next number.
 pub(crate) fn rotate_out(path: &Path, open: &File, stamp: &str, first: u32) -> io::Result<u32> {
     let metadata = open.metadata()?;
     match fs::metadata(path) {
@@ -94,7 +91,6 @@ pub(crate) fn rotate_out(path: &Path, open: &File, stamp: &str, first: u32) -> i
     ))
 }
 
-/// Renames without replacing an existing file.
 fn rename_to_free(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         // The file system does not support that (renameat2(2)); no other program creates such names.
@@ -118,30 +114,27 @@ fn name(path: &Path, stamp: &str, number: u32) -> PathBuf {
 
 /// Removes the oldest rotated files, except the newest `keep`.
 pub(crate) fn remove_oldest(path: &Path, keep: usize) -> io::Result<()> {
-    let (Some(directory), Some(own)) = (path.parent(), path.file_name()) else {
-        return Ok(());
-    };
-    let mut rotated = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let name = entry?.file_name();
-        if let Some(order) = order(own, &name) {
-            rotated.push((order, name));
-        }
-    }
+    let mut rotated = rotated(path)?;
     rotated.sort_unstable();
     let surplus = rotated.len().saturating_sub(keep);
-    for (_, name) in &rotated[..surplus] {
-        fs::remove_file(directory.join(name))?;
-    }
-    Ok(())
+    rotated[..surplus]
+        .iter()
+        .try_for_each(|(_, name)| fs::remove_file(path.with_file_name(name)))
 }
 
-/// The file that was rotated last, if there is one.
+/// The rotated files of a log, with their sort keys.
+fn rotated(path: &Path) -> io::Result<Vec<((String, u32), OsString)>> {
+    let (Some(directory), Some(own)) = (path.parent(), path.file_name()) else {
+        return Ok(Vec::new());
+    };
+    let names = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name()));
+    let rotated = names.filter_map(|name| name.map(|name| Some((order(own, &name)?, name))).transpose());
+    rotated.collect()
+}
+
 pub(crate) fn newest(path: &Path) -> Option<PathBuf> {
-    let (directory, own) = (path.parent()?, path.file_name()?);
-    let names = fs::read_dir(directory).ok()?.flatten().map(|entry| entry.file_name());
-    let (_, name) = names.filter_map(|name| Some((order(own, &name)?, name))).max()?;
-    Some(directory.join(name))
+    let (_, name) = rotated(path).ok()?.into_iter().max()?;
+    Some(path.with_file_name(name))
 }
 
 /// The sort key of a rotated file: its time and number. `None` for other files.

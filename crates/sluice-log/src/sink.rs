@@ -1,8 +1,5 @@
 //! The sink of a log: a file or the standard output, to which the log's thread writes.
 //!
-//! Here: whole lines, whatever errors the disk returns, and rotation by size or day. Not here: the thread (`writer`),
-//! the renames (`rotate`), reports of failures (`failures`).
-//!
 //! Lines that cannot be written wait, up to a limit, and are retried; beyond the limit whole lines are counted and
 //! dropped. A partly written line is completed first, or written whole again if the file was replaced meanwhile.
 
@@ -25,20 +22,18 @@ use sluice_settings::{LogTarget, Rotation};
 
 use crate::clock::Now;
 use crate::failures::{Failures, REPORT_INTERVAL};
-use crate::rotate;
-use crate::rotate::FileState;
+use crate::rotate::{self, FileState};
 use crate::tail::LogSource;
 
 /// The mode of new log files, which the umask may restrict further.
 const NEW_FILE_MODE: u32 = 0o640;
 
-/// An open log.
 pub(crate) struct Sink {
     /// Which log it is, in messages: `access log`.
     kind: &'static str,
-    target: LogTarget,
+    pub(crate) target: LogTarget,
     file: File,
-    rotation: Rotation,
+    pub(crate) rotation: Rotation,
     state: FileState,
     zone: TimeZone,
     /// Lines that could not be written; the first may be partly written.
@@ -48,23 +43,14 @@ pub(crate) struct Sink {
     last_rotation: LastRotation,
     /// After a failed rotation, no further attempt before this moment.
     no_rotation_before: Option<Instant>,
-    failures: Failures,
+    pub(crate) failures: Failures,
 }
 
-/// The name that was last given to a rotated file.
 #[derive(Default)]
 struct LastRotation {
-    /// The time of the line.
     stamp: String,
     /// The number to try next for the same time.
     next: u32,
-}
-
-/// How far `write_from` came.
-struct Written {
-    /// The index of the first byte that is not written.
-    end: usize,
-    result: io::Result<()>,
 }
 
 impl Sink {
@@ -91,17 +77,12 @@ impl Sink {
         }))
     }
 
-    /// The log in messages.
     fn name(&self) -> String {
         match &self.target {
             LogTarget::Off => format!("{} off", self.kind),
             LogTarget::Stdout => format!("{} on standard output", self.kind),
             LogTarget::File(path) => format!("{} {}", self.kind, path.display()),
         }
-    }
-
-    pub(crate) fn target(&self) -> &LogTarget {
-        &self.target
     }
 
     /// Where its lines can be read: in its file, or in memory, if what it is written to cannot be read again.
@@ -117,24 +98,14 @@ impl Sink {
         }
     }
 
-    pub(crate) fn set_rotation(&mut self, rotation: &Rotation) {
-        self.rotation = rotation.clone();
-    }
-
-    /// Whether lines wait because they could not be written.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
-    }
-
-    /// Counts lines that a worker had to drop.
-    pub(crate) fn count_lost(&mut self, lines: u64) {
-        self.failures.lost += lines;
     }
 
     /// Writes whole lines, or keeps up to `waiting_bytes_max` of them for later.
     pub(crate) fn write_lines(&mut self, lines: &[u8], now: Now, waiting_bytes_max: usize) {
         if self.waiting.is_empty() {
-            let Written { end, result } = self.write_from(lines, 0, now);
+            let (end, result) = self.write_from(lines, 0, now);
             match result {
                 Ok(()) => self.end_failure(),
                 Err(error) => {
@@ -157,7 +128,6 @@ impl Sink {
         }
     }
 
-    /// Tries again to write the waiting lines, if a retry is due.
     pub(crate) fn retry(&mut self, now: Now) {
         if self.failures.is_retry_due(now) {
             self.retry_now(now);
@@ -169,7 +139,7 @@ impl Sink {
             return;
         }
         let mut waiting = std::mem::take(&mut self.waiting);
-        let Written { end, result } = self.write_from(&waiting, self.written_of_first, now);
+        let (end, result) = self.write_from(&waiting, self.written_of_first, now);
         let start = line_start(&waiting, end);
         self.written_of_first = end - start;
         match result {
@@ -199,15 +169,14 @@ impl Sink {
         }
     }
 
-    /// Reports failures, once per interval.
     pub(crate) fn report(&mut self, now: Now) {
         if self.failures.is_report_due(now) {
             self.failures.report(&self.name(), now);
         }
     }
 
-    /// Writes lines from byte `from`, which may be within the first line.
-    fn write_from(&mut self, lines: &[u8], from: usize, now: Now) -> Written {
+    /// Writes lines from byte `from`, which may be within the first line. Returns the index of the first byte that is not written, too.
+    fn write_from(&mut self, lines: &[u8], from: usize, now: Now) -> (usize, io::Result<()>) {
         let mut at = from;
         while at < lines.len() {
             let is_start = at == 0 || lines[at - 1] == b'\n';
@@ -229,15 +198,9 @@ impl Sink {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => error,
             };
-            return Written {
-                end: at,
-                result: Err(error),
-            };
+            return (at, Err(error));
         }
-        Written {
-            end: at,
-            result: Ok(()),
-        }
+        (at, Ok(()))
     }
 
     fn count_written(&mut self, bytes: usize, now: Now) {
@@ -277,7 +240,6 @@ impl Sink {
         }
     }
 
-    /// Renames the file and opens another.
     fn rotate(&mut self) -> io::Result<()> {
         let LogTarget::File(path) = &self.target else {
             return Ok(());
@@ -358,15 +320,11 @@ fn open_answered(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether the file of a log can be opened, as a reopening does it: it is made if it is not there.
-///
-/// # Errors
-/// It cannot; the error says what to do if permission is missing.
+/// Whether the file of a log can be opened, or made. An error says what to do if permission is missing.
 pub fn check_open(path: &Path) -> io::Result<()> {
     open_append(path).map(drop)
 }
 
-/// Why this process has no permission for a file, if that is known.
 fn refused(path: &Path, error: io::Error) -> io::Error {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     let why = match fs::metadata(path) {
@@ -557,7 +515,7 @@ mod tests {
         let now = at(0);
         sink.report(now);
         assert_eq!((sink.failures.lost, sink.failures.reported_at), (0, Some(now.instant)));
-        sink.count_lost(5);
+        sink.failures.lost += 5;
         sink.report(now);
         assert_eq!(sink.failures.lost, 5, "reported too early");
         let later = Now {

@@ -84,7 +84,6 @@ pub struct Tail {
     pub note: Option<String>,
 }
 
-/// Some bytes of a log.
 struct Content {
     bytes: Vec<u8>,
     /// Whether they begin with the first line of the log.
@@ -94,29 +93,21 @@ struct Content {
 impl LogSource {
     /// The last lines.
     pub fn tail(&self, wanted: &WantedLines) -> Tail {
-        let read = self.file.as_deref().map(|file| (file, read_end(file, wanted)));
-        match (read, &self.recent) {
-            (Some((file, Ok(content))), _) => from_file(file, &content, wanted),
-            (Some((_, Err(problem))), Some(recent)) => Tail {
-                note: Some(format!(
-                    "{problem}: these lines are kept in memory, since the start of the server"
-                )),
-                ..from_content(&recent.content(), wanted)
-            },
-            (Some((_, Err(problem))), None) => Tail {
+        let problem = match self.file.as_deref().map(|file| (file, read_end(file, wanted))) {
+            Some((file, Ok(content))) => return from_file(file, &content, wanted),
+            Some((_, Err(problem))) => problem,
+            None => "The log goes to no file".to_owned(),
+        };
+        let Some(recent) = &self.recent else {
+            return Tail {
                 lines: Vec::new(),
                 note: Some(problem),
-            },
-            (None, Some(recent)) => Tail {
-                note: Some(
-                    "The log goes to no file: these lines are kept in memory, since the start of the server".to_owned(),
-                ),
-                ..from_content(&recent.content(), wanted)
-            },
-            (None, None) => Tail {
-                lines: Vec::new(),
-                note: Some("The log goes to no file, and nothing is kept in memory".to_owned()),
-            },
+            };
+        };
+        let note = format!("{problem}: these lines are kept in memory, since the start of the server");
+        Tail {
+            note: Some(note),
+            ..from_content(&recent.content(), wanted)
         }
     }
 }
@@ -174,7 +165,6 @@ fn from_content(content: &Content, wanted: &WantedLines) -> Tail {
     }
 }
 
-/// A line as it is shown.
 fn shown(text: &str, bytes: usize) -> String {
     match text.char_indices().nth(LINE_CHARACTERS_MAX) {
         None => Escaped(text).to_string(),

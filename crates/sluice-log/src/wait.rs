@@ -10,7 +10,6 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 const STEP: Duration = Duration::from_millis(10);
 
 /// The lock, unless another thread holds it for long: a disk that hangs must not hold ever more threads. Not for an event loop.
-#[must_use]
 pub fn lock_soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     let deadline = Instant::now() + TIMEOUT;
     loop {

@@ -7,19 +7,11 @@ use std::time::Duration;
 /// How long the thread waits after a write before it looks for more lines, so that lines collect.
 const COLLECT: Duration = Duration::from_millis(10);
 
-/// A command for the log's thread.
-#[derive(Clone, Copy)]
-pub(crate) enum Command {
-    /// Reopen all files under their names.
-    Reopen,
-    /// Write the remaining lines and end.
-    End,
-}
-
-/// Commands given to the thread since it last looked.
 #[derive(Default)]
 pub(crate) struct Commands {
+    /// Reopen all files under their names.
     pub reopen: bool,
+    /// Write the remaining lines and end.
     pub end: bool,
 }
 
@@ -39,18 +31,12 @@ pub(crate) struct Wakeup {
 }
 
 impl Wakeup {
-    pub(crate) fn send(&self, command: Command) {
-        let mut commands = lock(&self.commands);
-        match command {
-            Command::Reopen => commands.reopen = true,
-            Command::End => commands.end = true,
-        }
-        drop(commands);
+    pub(crate) fn send(&self, command: impl FnOnce(&mut Commands)) {
+        command(&mut lock(&self.commands));
         self.wake.notify_one();
     }
 
-    /// Wakes the thread if it sleeps; called after a line was added. Only the first line after it fell asleep costs a system call, however
-    /// long the thread takes to run.
+    /// Wakes the thread for a line, if it sleeps. Only the first line after it fell asleep costs a system call.
     pub(crate) fn wake_if_asleep(&self) {
         // SeqCst, as in `wait`: either this sees that the thread sleeps, or the thread sees the line after it has set
         // `is_asleep`. The load comes first because it leaves the cache line with every worker.
@@ -61,8 +47,7 @@ impl Wakeup {
         }
     }
 
-    /// Waits for lines or commands: first for a moment, so that lines collect, and if there are none then, until the
-    /// first comes or `timeout` has passed.
+    /// Waits for lines or commands: first for a moment, so that lines collect, then until one comes or `timeout` has passed.
     pub(crate) fn wait(&self, timeout: Option<Duration>, has_lines: impl Fn() -> bool) -> Commands {
         let mut commands = lock(&self.commands);
         if commands.is_empty() {
@@ -141,7 +126,7 @@ mod tests {
                     left -= taken.recv().unwrap();
                 }
             }
-            wakeup.send(Command::End);
+            wakeup.send(|commands| commands.end = true);
         });
     }
 

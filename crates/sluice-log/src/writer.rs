@@ -1,7 +1,6 @@
 //! The log's thread: it takes all lines, writes them, and looks for more.
 //!
-//! While lines keep coming it looks by itself, so that a busy server makes no system call per line; it sleeps only when
-//! no line came for a moment. Not here: the hand-over of lines (`log_file`), writing (`sink`).
+//! While lines come it looks by itself, so that a busy server makes no system call per line.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,10 +23,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The open file of a target.
     pub(crate) fn file(&self, target: &LogTarget) -> Option<Arc<LogFile>> {
         let files = lock(&self.files);
-        files.iter().find(|file| *lock(&file.sink).target() == *target).cloned()
+        files.iter().find(|file| lock(&file.sink).target == *target).cloned()
     }
 
     fn has_lines(&self) -> bool {

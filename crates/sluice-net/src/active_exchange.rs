@@ -1,6 +1,4 @@
 //! One exchange in progress on a connection: whether it waits for the client or the server, and how its response body becomes chunks.
-//!
-//! Not here: the counts of all exchanges (`connection`), and the memory of a chunk until it is sent (`chunk`, `outgoing`).
 
 use std::ops::Deref;
 use std::rc::Rc;
@@ -15,18 +13,15 @@ use crate::outgoing::OutgoingBody;
 /// An exchange in progress on a connection. Dropping this ends it.
 pub struct ActiveExchange {
     connection: Rc<Connection>,
-    /// The body of its response.
     body: OutgoingBody,
     is_waiting_on_server: bool,
-    /// Whether the response is the events of a watch.
     carries_watch: bool,
 }
 
 impl ActiveExchange {
-    /// Begins an exchange when its head is complete: bytes read from now on belong to its body or to the next head. It
-    /// waits for the server first.
+    /// Begins an exchange when its head is complete: bytes read from now on belong to its body or to the next head.
     pub fn begin(connection: &Rc<Connection>) -> ActiveExchange {
-        let number = connection.exchanges().begin();
+        let number = connection.exchanges.begin();
         ActiveExchange {
             connection: Rc::clone(connection),
             body: OutgoingBody::of_exchange(number),
@@ -38,7 +33,7 @@ impl ActiveExchange {
     /// Has the connection note no events until the exchange ends, because it carries those of a watch: each would cause others.
     pub fn carry_watch(&mut self) {
         if !std::mem::replace(&mut self.carries_watch, true) {
-            self.connection.watched().begin_carrying();
+            self.connection.watched.begin_carrying();
         }
     }
 
@@ -46,7 +41,7 @@ impl ActiveExchange {
     pub fn handle(&self) -> ExchangeHandle {
         ExchangeHandle {
             connection: Rc::clone(&self.connection),
-            number: self.body.exchange(),
+            number: self.body.exchange,
         }
     }
 
@@ -54,7 +49,10 @@ impl ActiveExchange {
     pub fn wait_on_server(&mut self) {
         if !self.is_waiting_on_server {
             self.is_waiting_on_server = true;
-            self.connection.exchanges().begin_wait_on_server();
+            self.connection
+                .exchanges
+                .waiting_on_server
+                .update(|waiting| waiting + 1);
             self.body.set_waits_for_client(false);
         }
     }
@@ -63,15 +61,17 @@ impl ActiveExchange {
     pub fn wait_on_client(&mut self) {
         if self.is_waiting_on_server {
             self.is_waiting_on_server = false;
-            self.connection.exchanges().end_wait_on_server();
+            self.connection
+                .exchanges
+                .waiting_on_server
+                .update(|waiting| waiting - 1);
             self.body.set_waits_for_client(true);
         }
     }
 
-    /// Waits until the connection may have another chunk of the body in memory. Returns how many bytes it may have, if its
-    /// source can choose.
+    /// Waits until the connection may have another chunk of the body in memory, and says of how many bytes.
     pub fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<usize> {
-        let room = self.body.poll_room(self.connection.outgoing(), context);
+        let room = self.body.poll_room(&self.connection.outgoing, context);
         if room.is_pending() {
             self.wait_on_client();
         }
@@ -80,15 +80,13 @@ impl ActiveExchange {
 
     /// Hands a chunk out to the protocol. It `is_last` if the body ends with it.
     pub fn hand_out(&mut self, bytes: Bytes, memory: ChunkMemory, position: ChunkPosition) -> Chunk {
-        let outgoing = self.connection.outgoing();
+        let outgoing = &self.connection.outgoing;
         if position != ChunkPosition::Last {
             self.body.begin_delivery(outgoing);
         }
         let own = if memory == ChunkMemory::Own { bytes.len() } else { 0 };
-        match self.body.hold(outgoing, own) {
-            Some(hold) => Chunk::held(bytes, hold, &self.connection),
-            None => Chunk::free(bytes),
-        }
+        let hold = self.body.hold(outgoing, own);
+        Chunk::new(bytes, hold, &self.connection)
     }
 }
 
@@ -104,10 +102,10 @@ impl Drop for ActiveExchange {
     fn drop(&mut self) {
         self.wait_on_client();
         if self.carries_watch {
-            self.connection.watched().end_carrying();
+            self.connection.watched.end_carrying();
         }
-        self.body.end(self.connection.outgoing());
-        self.connection.exchanges().end();
+        self.body.end(&self.connection.outgoing);
+        self.connection.exchanges.end();
     }
 }
 
@@ -120,18 +118,16 @@ pub struct ExchangeHandle {
 
 impl ExchangeHandle {
     /// The number of the listener that accepted its connection.
-    #[must_use]
     pub fn listener(&self) -> usize {
-        self.connection.peer().listener()
+        self.connection.peer.listener()
     }
 
-    /// Aborts the response that is being sent: its stream is reset in HTTP/2, its connection in HTTP/1. No effect on an exchange that is
-    /// over.
+    /// Aborts the response that is being sent, if it is not over: resets its stream in HTTP/2, its connection in HTTP/1.
     pub fn abort(&self) {
         let connection = &self.connection;
-        if connection.outgoing().is_http2() {
-            connection.outgoing().abort_delivery(self.number);
-        } else if connection.exchanges().is_busy() && connection.exchanges().begun() == self.number {
+        if connection.outgoing.is_http2.get() {
+            connection.outgoing.abort_delivery(self.number);
+        } else if connection.exchanges.is_busy() && connection.exchanges.begun.get() == self.number {
             connection.request_close(CloseRequest::End);
         }
     }

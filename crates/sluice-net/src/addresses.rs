@@ -1,8 +1,7 @@
 //! The addresses that the server listens on: those of its start, and those that a reload adds or removes.
 //!
 //! Listeners are numbered, and connections, sites and protocols name a listener by its number. So a removed address keeps its number,
-//! and an added one gets a new one. Here: the numbers, and handing listeners to the workers. Not here: binding and accepting
-//! (`listener`).
+//! and an added one gets a new one.
 
 use sluice_launch::deadline;
 use sluice_settings::{ListenAddress, ListenSettings, Settings};
@@ -34,19 +33,15 @@ pub struct NewListener {
 
 /// The addresses of a server.
 pub struct Addresses {
-    /// The addresses by their numbers.
     numbered: Vec<Numbered>,
     workers: Vec<mpsc::UnboundedSender<NewListener>>,
     /// The files of unix sockets, until the server drains.
     files: Vec<SocketFile>,
 }
 
-/// An address of the server.
 struct Numbered {
     configured: ListenAddress,
-    /// The address with the port that the system chose.
     address: ListenAddress,
-    /// Whether it is removed.
     closing: watch::Sender<bool>,
 }
 
@@ -93,8 +88,7 @@ impl Addresses {
         self.numbered.iter().map(|numbered| numbered.address.clone()).collect()
     }
 
-    /// The numbers of addresses that are still configured. Each is used once, because several may have port 0. The others of `listen`
-    /// have `None`.
+    /// The numbers of addresses that are still configured; `None` for new ones. Each is used once: several may have port 0.
     pub fn numbers_of(&self, listen: &[ListenSettings]) -> Vec<Option<usize>> {
         let mut unmatched: Vec<_> = self
             .numbered
@@ -109,10 +103,7 @@ impl Addresses {
         listen.iter().map(number).collect()
     }
 
-    /// Prepares for the addresses of new settings, in their order.
-    ///
-    /// # Errors
-    /// The system is out of descriptors, or an address is said to be kept that the server does not have.
+    /// Prepares for the addresses of new settings, in their order. An error: no descriptors are left, or a kept address is unknown.
     pub fn prepare(&self, sockets: Vec<AddressSockets>) -> Result<Change, String> {
         let mut change = Change {
             numbers: Vec::new(),
@@ -182,33 +173,27 @@ impl Change {
     /// Adds an address. Returns its number.
     fn add(&mut self, bound: Bound, workers: usize) -> Result<usize, String> {
         let numbered = Numbered {
-            configured: bound.configured().clone(),
-            address: bound.address().clone(),
+            configured: bound.configured.clone(),
+            address: bound.address.clone(),
             closing: watch::Sender::new(false),
         };
         let refuse = |error| format!("listen on {}: {error}", numbered.address);
-        let listeners = bound.into_listeners(workers).map_err(refuse)?;
+        let (by_worker, file) = bound.into_listeners(workers).map_err(refuse)?;
         self.configured.push(numbered.configured.clone());
         self.addresses.push(numbered.address.clone());
-        self.added.push((numbered, listeners.by_worker));
-        self.files.extend(listeners.file);
+        self.added.push((numbered, by_worker));
+        self.files.extend(file);
         Ok(self.configured.len() - 1)
     }
 }
 
-/// Binds the addresses of the settings, each with a socket for every worker.
-///
-/// # Errors
-/// An address is taken or not one of this machine: the administrator's fault.
+/// Binds the addresses of the settings, each with a socket for every worker. An error is the administrator's fault.
 pub fn bind_all(settings: &Settings) -> Result<Vec<Bound>, String> {
     let bind = |listen| bind(listen, settings.workers.get());
     settings.listen.iter().map(bind).collect()
 }
 
-/// Binds an address, with a socket for every worker.
-///
-/// # Errors
-/// The same as for `bind_all`.
+/// Binds an address, with a socket for every worker. An error is the administrator's fault.
 pub fn bind(listen: &ListenSettings, workers: usize) -> Result<Bound, String> {
     let bound = match listen.address.path() {
         None => listener::bind(listen, workers),

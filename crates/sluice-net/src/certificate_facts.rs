@@ -1,6 +1,6 @@
 //! Facts about the certificates of a configuration: the hosts of each, when it expires, and the hosts of sites that none covers.
 //!
-//! For the administrator: `status`, reports, warnings. Not here: the choice of a certificate for a client, and what a handshake needs (`tls`).
+//! For the administrator: `status`, reports, warnings.
 
 use std::net::IpAddr;
 
@@ -23,14 +23,10 @@ pub struct CertificateFacts {
     pub expires: u64,
 }
 
-/// The facts about each certificate of a configuration, in the order of addresses and then of sites. One that cannot be read is left out, because
-/// the server does not start with it.
-#[must_use]
+/// The facts about each certificate of a configuration, in the order of addresses and then of sites, if it can be read.
 pub fn certificate_facts(settings: &Settings) -> Vec<CertificateFacts> {
-    let of_addresses = settings.listen.iter().filter_map(|listen| listen.tls.as_ref());
-    let of_sites = settings.sites.iter().filter_map(|site| site.identity.as_ref());
     let mut found: Vec<CertificateFacts> = Vec::new();
-    for identity in of_addresses.map(|tls| &tls.identity).chain(of_sites) {
+    for identity in identities(settings) {
         if let Some(facts) = facts_of(identity, settings)
             && !found.contains(&facts)
         {
@@ -41,7 +37,6 @@ pub fn certificate_facts(settings: &Settings) -> Vec<CertificateFacts> {
 }
 
 /// The hosts of sites for which clients would get a certificate of other hosts, a line for each.
-#[must_use]
 pub fn uncovered_hosts(settings: &Settings) -> Vec<String> {
     let mut lines = Vec::new();
     for listen in &settings.listen {
@@ -71,18 +66,15 @@ pub fn uncovered_hosts(settings: &Settings) -> Vec<String> {
 
 /// Certificate files without the intermediate certificates that clients need, a line for each: the authority names the address of its own certificate in them
 /// (RFC 5280 §4.2.2.1), as public ones do whose root does not sign servers itself, and the file has no other certificate.
-#[must_use]
 pub fn incomplete_chains(settings: &Settings) -> Vec<String> {
-    let of_addresses = settings.listen.iter().filter_map(|listen| listen.tls.as_ref());
-    let of_sites = settings.sites.iter().filter_map(|site| site.identity.as_ref());
     let mut lines = Vec::new();
-    for identity in of_addresses.map(|tls| &tls.identity).chain(of_sites) {
+    for identity in identities(settings) {
         let IdentitySource::Files { certificate, .. } = &identity.source else {
             continue;
         };
         let chain = read_pem(certificate, &settings.source).and_then(|text| certificates(&text));
         if let Ok([leaf]) = chain.as_deref()
-            && names_issuer(leaf)
+            && names_issuer(leaf) == Some(true)
         {
             lines.push(format!(
                 "{}: {} has the certificate without its chain, so most clients refuse it: append the intermediate certificates of the authority (certbot: use \
@@ -97,23 +89,27 @@ pub fn incomplete_chains(settings: &Settings) -> Vec<String> {
 }
 
 /// Whether a certificate that another one has signed names the address of that one.
-fn names_issuer(certificate: &CertificateDer<'_>) -> bool {
+fn names_issuer(certificate: &CertificateDer<'_>) -> Option<bool> {
     const AUTHORITY_INFORMATION: Oid<'_> = oid!(1.3.6.1.5.5.7.1.1);
     const ISSUERS: Oid<'_> = oid!(1.3.6.1.5.5.7.48.2);
-    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else {
-        return false;
-    };
-    let Ok(Some(extension)) = certificate.get_extension_unique(&AUTHORITY_INFORMATION) else {
-        return false;
-    };
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let extension = certificate.get_extension_unique(&AUTHORITY_INFORMATION).ok()??;
     let ParsedExtension::AuthorityInfoAccess(access) = extension.parsed_extension() else {
-        return false;
+        return None;
     };
     let names_it = access.accessdescs.iter().any(|access| access.access_method == ISSUERS);
-    names_it && certificate.subject() != certificate.issuer()
+    Some(names_it && certificate.subject() != certificate.issuer())
 }
 
-/// Host names for a message.
+/// The certificates of a configuration: those of its addresses, then those of its sites.
+fn identities(settings: &Settings) -> impl Iterator<Item = &IdentitySettings> {
+    let of_addresses = settings
+        .listen
+        .iter()
+        .filter_map(|listen| Some(&listen.tls.as_ref()?.identity));
+    of_addresses.chain(settings.sites.iter().filter_map(|site| site.identity.as_ref()))
+}
+
 fn shown(hosts: &[String]) -> String {
     const SHOWN_MAX: usize = 5;
     match hosts.len() {

@@ -1,7 +1,4 @@
 //! A chunk of a response body on its way through the protocol to the socket.
-//!
-//! Here: the chunk as hyper has it, which counts its memory until it is sent. Not here: how much of a body a connection may have
-//! (`outgoing`).
 
 use std::rc::Rc;
 
@@ -42,18 +39,12 @@ struct Counted {
 }
 
 impl Chunk {
-    /// A chunk that is counted on its connection.
-    pub(crate) fn held(bytes: Bytes, hold: Hold, connection: &Rc<Connection>) -> Chunk {
-        let connection = Rc::clone(connection);
-        Chunk {
-            bytes,
-            counted: Some(Counted { connection, hold }),
-        }
-    }
-
-    /// A chunk that nobody counts.
-    pub(crate) fn free(bytes: Bytes) -> Chunk {
-        Chunk { bytes, counted: None }
+    pub(crate) fn new(bytes: Bytes, hold: Option<Hold>, connection: &Rc<Connection>) -> Chunk {
+        let counted = hold.map(|hold| Counted {
+            connection: Rc::clone(connection),
+            hold,
+        });
+        Chunk { bytes, counted }
     }
 }
 
@@ -69,13 +60,13 @@ impl Buf for Chunk {
     fn advance(&mut self, count: usize) {
         self.bytes.advance(count);
         if let Some(Counted { connection, hold }) = &self.counted {
-            connection.outgoing().count_moved(hold, count);
+            connection.outgoing.count_moved(hold, count);
         }
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.connection.outgoing().release(&self.hold);
+        self.connection.outgoing.release(&self.hold);
     }
 }

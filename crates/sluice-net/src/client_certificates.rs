@@ -1,24 +1,19 @@
 //! Client certificates: the authorities that must have signed them, revocations, and the certificate that a connection has shown.
 //!
-//! Here: reading authorities and revocation lists, and checking a client's certificate again when they have changed, when the
-//! client resumes a session, or when its request is for a site with other authorities. Not here: which handshake asks for which
-//! (`tls`), and what needs a certificate (`sluice_server::serve::gate`).
+//! A client's certificate is checked again when authorities or revocation lists have changed, when the client resumes a
+//! session, or when its request is for a site with other authorities.
 
 use std::cell::RefCell;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, HandshakeKind, RootCertStore, ServerConnection,
-    SignatureScheme,
-};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{CertificateError, HandshakeKind, RootCertStore, ServerConnection};
 use sluice_settings::AuthoritySettings;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::rule::ClientCertificate;
@@ -33,7 +28,8 @@ const LISTS_BYTES_MAX: u64 = 32 << 20;
 /// The authorities of client certificates, and what they have revoked, as of one reading of their files.
 #[derive(Debug)]
 pub(crate) struct ClientAuthorities {
-    verifier: Arc<dyn ClientCertVerifier>,
+    pub(crate) optional: Arc<dyn ClientCertVerifier>,
+    pub(crate) required: Arc<dyn ClientCertVerifier>,
 }
 
 impl ClientAuthorities {
@@ -59,29 +55,20 @@ impl ClientAuthorities {
             let refuse = |reason| OpenError::new(&settings.origin, format!("client_crl {}: {reason}", file.display()));
             lists.extend(read.map_err(refuse)?);
         }
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(provider))
+        let required = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(provider))
             .with_crls(lists)
-            .enforce_revocation_expiration()
-            .allow_unauthenticated()
-            .build()
-            .map_err(|error| refuse(&error))?;
-        Ok(ClientAuthorities { verifier })
-    }
-
-    /// The verifier of a handshake in which a client may have no certificate.
-    pub(crate) fn optional(&self) -> Arc<dyn ClientCertVerifier> {
-        Arc::clone(&self.verifier)
-    }
-
-    /// The verifier of a handshake in which a client must have a certificate.
-    pub(crate) fn required(&self) -> Arc<dyn ClientCertVerifier> {
-        Arc::new(Mandatory(Arc::clone(&self.verifier)))
+            .enforce_revocation_expiration();
+        let optional = required.clone().allow_unauthenticated();
+        Ok(ClientAuthorities {
+            optional: optional.build().map_err(|error| refuse(&error))?,
+            required: required.build().map_err(|error| refuse(&error))?,
+        })
     }
 
     /// Checks a chain as a handshake does, without the proof that the client has its key.
     fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), rustls::Error> {
         let (leaf, intermediates) = chain.split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
-        let verified = self.verifier.verify_client_cert(leaf, intermediates, UnixTime::now());
+        let verified = self.required.verify_client_cert(leaf, intermediates, UnixTime::now());
         verified.map(drop)
     }
 }
@@ -113,55 +100,9 @@ fn read_lists(file: &Path, source: &Source) -> Result<Vec<CertificateRevocationL
     Ok(lists)
 }
 
-/// A verifier that does not accept a client without a certificate.
-#[derive(Debug)]
-struct Mandatory(Arc<dyn ClientCertVerifier>);
-
-impl ClientCertVerifier for Mandatory {
-    fn client_auth_mandatory(&self) -> bool {
-        true
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
-    }
-
-    fn verify_client_cert(
-        &self,
-        leaf: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        self.0.verify_client_cert(leaf, intermediates, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
-}
-
 /// The certificate that a client has shown in a handshake that asked for one.
 #[derive(Debug)]
 pub(crate) struct ShownCertificate {
-    /// The authorities that the handshake named.
     asked_for: Arc<ClientAuthorities>,
     /// The client's certificate and the intermediate ones; empty if it has sent none.
     chain: Vec<CertificateDer<'static>>,
@@ -173,11 +114,7 @@ pub(crate) struct ShownCertificate {
 const CHECKS_MAX: usize = 8;
 
 impl ShownCertificate {
-    /// Notes what a handshake has shown. A resumed session shows the certificate of an earlier handshake, which may have expired
-    /// since: it is checked again.
-    ///
-    /// # Errors
-    /// The certificate of the resumed session is not valid any more: the client's fault.
+    /// Notes what a handshake has shown. The certificate of a resumed session is checked again: it may have expired (an error).
     pub(crate) fn of(
         connection: &ServerConnection,
         authorities: &Arc<ClientAuthorities>,

@@ -1,7 +1,6 @@
 //! The open connections of each client address, for all workers together.
 //!
-//! One user of IPv6 has a network of 64 bits at least (RFC 6177), so its addresses count as one. Not here: who is not
-//! counted (`listener`).
+//! One user of IPv6 has a network of 64 bits at least (RFC 6177), so its addresses count as one.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,7 +11,8 @@ const IPV6_HOST_BITS: u32 = 64;
 
 /// The counts, and their limit.
 pub struct ClientCounts {
-    connections_max: u32,
+    /// Connections of each client; 0 counts nothing.
+    pub(crate) connections_max: u32,
     counts: Mutex<HashMap<IpAddr, u32>>,
 }
 
@@ -24,22 +24,11 @@ pub(crate) struct Counted {
 
 impl ClientCounts {
     /// Counts with a limit of connections for each client; 0 counts nothing.
-    #[must_use]
     pub fn new(connections_max: u32) -> ClientCounts {
         ClientCounts {
             connections_max,
             counts: Mutex::default(),
         }
-    }
-
-    /// Whether there is a limit.
-    pub(crate) fn is_limited(&self) -> bool {
-        self.connections_max > 0
-    }
-
-    /// The limit of connections for each client.
-    pub(crate) fn connections_max(&self) -> u32 {
-        self.connections_max
     }
 
     /// Counts a connection of this client. `None` if it has as many as it may have.
@@ -70,7 +59,6 @@ impl Drop for Counted {
     }
 }
 
-/// The address that stands for a client.
 pub(crate) fn network_of(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> IPV6_HOST_BITS << IPV6_HOST_BITS).into(),

@@ -21,7 +21,6 @@ pub(crate) enum CloseReason {
     Draining,
     MakesRoom,
     FreesMemory,
-    /// The administrator has ended its exchange.
     RequestEnded,
     /// Before the version of HTTP was known.
     NothingSent,

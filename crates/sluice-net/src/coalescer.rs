@@ -1,9 +1,8 @@
 //! The write coalescer of HTTP/2: frames that hyper writes and flushes one by one leave in as few writes as possible.
 //!
-//! Here: the bytes between hyper and the socket. A frame of 16 KiB by itself would cost a system call, and over TLS two
-//! records, the second of nine bytes. In clear text frames are copied together; over TLS they are encrypted at once,
-//! which copies them anyway, and only the rest that does not fill a record waits. Not here: when the coalescer is
-//! drained (`http2`).
+//! A frame of 16 KiB by itself would cost a system call, and over TLS two records, the second of nine bytes. In clear
+//! text frames are copied together; over TLS they are encrypted at once, which copies them anyway, and only the rest
+//! that does not fill a record waits.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -23,7 +22,6 @@ const FULL_BYTES: usize = 128 << 10;
 /// A write of more than this reserves the full memory at once; smaller ones let it grow.
 const SMALL_BYTES: usize = 8 << 10;
 
-/// The bytes that wait to be drained, and their socket.
 pub(crate) struct WriteCoalescer {
     connection: Rc<Connection>,
     stream: SharedStream,
@@ -35,15 +33,17 @@ pub(crate) struct WriteCoalescer {
     encrypted: usize,
 }
 
-/// The stream that hyper writes to.
 pub(crate) struct CoalescedStream(pub Rc<RefCell<WriteCoalescer>>);
 
 impl WriteCoalescer {
     pub(crate) fn new(stream: Rc<RefCell<ClientStream>>, connection: Rc<Connection>) -> WriteCoalescer {
-        let is_tls = stream.borrow_mut().prepare_encrypt();
+        let is_tls = stream.borrow_mut().transport.prepare_encrypt();
         WriteCoalescer {
             connection,
-            stream: SharedStream(stream),
+            stream: SharedStream {
+                stream,
+                ends_sending: false,
+            },
             is_tls,
             waiting: Vec::new(),
             sent: 0,
@@ -58,10 +58,9 @@ impl WriteCoalescer {
         drained
     }
 
-    /// Counts the memory that the waiting bytes use.
     fn count(&self) {
         let bytes = self.waiting.len() - self.sent + self.encrypted;
-        self.connection.outgoing().set_coalesced(bytes);
+        self.connection.outgoing.set_coalesced(bytes);
     }
 
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -112,7 +111,7 @@ impl WriteCoalescer {
             records.push(IoSlice::new(now));
             rest.extend_from_slice(later);
         }
-        self.stream.0.borrow_mut().encrypt_chunks(&records)?;
+        self.stream.stream.borrow_mut().encrypt_chunks(&records)?;
         self.waiting = rest;
         self.encrypted += whole;
         Ok(())

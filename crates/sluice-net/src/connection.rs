@@ -1,7 +1,6 @@
 //! A connection: the state that its exchanges, its protocol and its socket share.
 //!
-//! Here: a few cells per accepted socket, used only on its worker's thread. Not here: the socket (`stream`) and the
-//! protocols (`http1`, `http2`).
+//! A few cells per accepted socket, used only on its worker's thread.
 
 mod exchanges;
 mod peer;
@@ -24,18 +23,18 @@ use crate::slot_events::SlotEvents;
 
 pub use exchanges::Exchanges;
 pub use peer::Peer;
-pub use watched::Watched;
+pub(crate) use watched::Watched;
 
 /// The state of an accepted connection.
 pub struct Connection {
-    peer: Peer,
-    exchanges: Exchanges,
-    /// Response bytes that the protocol has.
-    outgoing: Outgoing,
-    watched: Watched,
+    /// The client.
+    pub peer: Peer,
+    /// The exchanges.
+    pub exchanges: Exchanges,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) watched: Watched,
     /// The memory in which the current body lies, if it is sealed.
     sealed: Cell<Option<Arc<SealedMemfd>>>,
-    /// The task of the connection.
     task: Cell<Option<Waker>>,
     /// The tick of the worker at which to wake it.
     wake_tick: Cell<u32>,
@@ -43,7 +42,7 @@ pub struct Connection {
     close_request: Cell<Option<CloseRequest>>,
     close_reason: Cell<Option<CloseReason>>,
     /// Whether the socket is to be reset instead of closed.
-    is_aborted: Cell<bool>,
+    pub(crate) is_aborted: Cell<bool>,
 }
 
 /// A request of the worker that a connection closes.
@@ -61,9 +60,12 @@ impl Connection {
     pub(crate) fn new(endpoints: Endpoints, budget: &Rc<SendBudget>, slot_events: &Rc<SlotEvents>) -> Connection {
         Connection {
             peer: Peer::new(endpoints),
-            exchanges: Exchanges::none(slot_events.next_number()),
+            exchanges: Exchanges {
+                idle_since: Cell::new(slot_events.next_number()),
+                ..Exchanges::default()
+            },
             outgoing: Outgoing::new(Rc::clone(budget)),
-            watched: Watched::by_nobody(),
+            watched: Watched::default(),
             sealed: Cell::new(None),
             task: Cell::new(None),
             wake_tick: Cell::new(u32::MAX),
@@ -74,42 +76,19 @@ impl Connection {
         }
     }
 
-    /// A connection of no worker.
     #[cfg(test)]
     pub(crate) fn alone() -> Rc<Connection> {
         let budget = Rc::new(SendBudget::new(1 << 20));
         Rc::new(Connection::new(Endpoints::UNIX, &budget, &Rc::default()))
     }
 
-    /// The client.
-    pub fn peer(&self) -> &Peer {
-        &self.peer
-    }
-
-    /// The exchanges.
-    pub fn exchanges(&self) -> &Exchanges {
-        &self.exchanges
-    }
-
-    /// Response bytes that the protocol has.
-    pub(crate) fn outgoing(&self) -> &Outgoing {
-        &self.outgoing
-    }
-
-    /// The watches.
-    pub fn watched(&self) -> &Watched {
-        &self.watched
-    }
-
-    /// Whether it carries the events of a watch.
     pub(crate) fn carries_watch(&self) -> bool {
         self.watched.carries_events(|| self.outgoing.has_chunks())
     }
 
-    /// Notes that nobody wants to be shown the bytes of the exchange that has begun, because no watch can match it. In HTTP/2 the bytes
-    /// of several exchanges are mixed, so there this has no effect.
+    /// Notes that no watch can match the exchange that has begun. No effect in HTTP/2, where the bytes of exchanges are mixed.
     pub fn skip_octets(&self) {
-        self.watched.set_octets_wanted(self.outgoing.is_http2());
+        self.watched.skips_octets.set(!self.outgoing.is_http2.get());
     }
 
     /// Notes why it is closed, unless a reason is known already.
@@ -143,15 +122,10 @@ impl Connection {
     pub(crate) fn count_read(&self, bytes: usize) {
         let exchanges = &self.exchanges;
         // The client is about to make a request. In HTTP/2 it may as well be a PING, which must not count as use.
-        if !exchanges.has_part_of_head() && !self.outgoing.is_http2() && exchanges.is_idle() {
-            exchanges.set_idle_since(self.slot_events.next_number());
+        if !exchanges.has_part_of_head() && !self.outgoing.is_http2.get() && exchanges.is_idle() {
+            exchanges.idle_since.set(self.slot_events.next_number());
         }
         exchanges.count_read(bytes);
-    }
-
-    /// Notes that the connection is being closed: it is not idle, and cannot make room any sooner.
-    pub(crate) fn begin_close(&self) {
-        self.exchanges.set_unsent(true);
     }
 
     /// Requests that the connection closes; its task is woken.
@@ -182,7 +156,6 @@ impl Connection {
         Some(request)
     }
 
-    /// Whether the connection closes for another one.
     pub(crate) fn makes_room(&self) -> bool {
         self.close_request.get() == Some(CloseRequest::MakeRoom)
     }
@@ -210,9 +183,9 @@ impl Connection {
             return;
         }
         self.sealed.set(None);
-        if !self.outgoing.has_chunks() && exchanges.has_unsent() {
-            exchanges.set_unsent(false);
-            exchanges.set_idle_since(self.slot_events.next_number());
+        if !self.outgoing.has_chunks() && exchanges.has_unsent.get() {
+            exchanges.has_unsent.set(false);
+            exchanges.idle_since.set(self.slot_events.next_number());
             self.slot_events.notify_if_wanted();
         }
     }
@@ -225,20 +198,23 @@ impl Connection {
         }
         let tracer = self.watched.tracer();
         tracer.sent();
-        if !self.exchanges.is_busy() && self.exchanges.has_unsent() {
+        if !self.exchanges.is_busy() && self.exchanges.has_unsent.get() {
             tracer.forget_bytes();
-            if self.outgoing.is_http2() {
+            if self.outgoing.is_http2.get() {
                 self.note_kept();
             }
         }
     }
 
+    /// Notes an event of the connection for those who watch.
+    pub(crate) fn note(&self, text: impl FnOnce() -> String) {
+        self.watched.tracer().note(Item::Connection, "net", text);
+    }
+
     /// Notes that it waits for its next request.
     pub(crate) fn note_kept(&self) {
-        let exchanges = self.exchanges.begun();
-        self.watched.tracer().note(Item::Connection, "net", || {
-            format!("kept after request {exchanges}: waits for the next one")
-        });
+        let exchanges = self.exchanges.begun.get();
+        self.note(|| format!("kept after request {exchanges}: waits for the next one"));
     }
 
     /// Aborts a response that is delimited by the end of the connection: the socket is reset instead of closed, because
@@ -246,15 +222,11 @@ impl Connection {
     pub fn abort(&self) {
         self.is_aborted.set(true);
     }
-
-    pub(crate) fn is_aborted(&self) -> bool {
-        self.is_aborted.get()
-    }
 }
 
 impl Receiver for Connection {
     fn received(&self) -> Received {
-        self.exchanges.received()
+        self.exchanges.received.get()
     }
 }
 

@@ -1,6 +1,4 @@
 //! Events that a connection notes for WATCH about itself: accepted, kept, closed, its TLS handshake, and the limits that it meets.
-//!
-//! Not here: its bytes (`watched_bytes`), and why it is closed (`close_reason`).
 
 use std::error::Error;
 use std::fmt;
@@ -16,7 +14,6 @@ use crate::tls_info;
 use crate::transport::Transport;
 use crate::worker_net::WorkerNet;
 
-/// The peer of a connection, as text.
 pub(crate) struct PeerText<'a>(pub &'a Endpoints);
 
 impl fmt::Display for PeerText<'_> {
@@ -28,11 +25,10 @@ impl fmt::Display for PeerText<'_> {
     }
 }
 
-/// Notes that a connection was accepted, in this slot.
 pub(crate) fn note_accepted(net: &WorkerNet, connection: &Connection, slot: u64) {
     net.tracer(connection).note(Item::Connection, "net", || {
-        let endpoints = connection.peer().endpoints();
-        let listener = connection.peer().listener();
+        let endpoints = connection.peer.endpoints();
+        let listener = connection.peer.listener();
         let place = match endpoints.is_unix {
             true => format!("listener {listener}"),
             false => format!("{}, listener {listener}", endpoints.server),
@@ -43,8 +39,8 @@ pub(crate) fn note_accepted(net: &WorkerNet, connection: &Connection, slot: u64)
 
 /// Notes that a watch has begun within a connection.
 pub(crate) fn note_joined(connection: &Connection) {
-    connection.watched().tracer().note(Item::Connection, "net", || {
-        let endpoints = connection.peer().endpoints();
+    connection.note(|| {
+        let endpoints = connection.peer.endpoints();
         format!(
             "from {}, with {} before the watch",
             PeerText(&endpoints),
@@ -72,11 +68,11 @@ pub(crate) fn note_over_client_limit(net: &WorkerNet, endpoints: &Endpoints, con
 
 /// Notes the client in the header of the PROXY protocol. It is known now, so watches with a filter for it may begin.
 pub(crate) fn note_proxy_header(net: &WorkerNet, connection: &Connection, proxy: &Endpoints) {
-    if !connection.watched().is_watched() {
+    if !connection.watched.is_watched() {
         return;
     }
-    let endpoints = connection.peer().endpoints();
-    connection.watched().tracer().note(Item::Connection, "proxy", || {
+    let endpoints = connection.peer.endpoints();
+    connection.watched.tracer().note(Item::Connection, "proxy", || {
         if endpoints.client == proxy.client {
             "PROXY header: no client is named (LOCAL, UNKNOWN or a unix socket)".into()
         } else {
@@ -86,18 +82,14 @@ pub(crate) fn note_proxy_header(net: &WorkerNet, connection: &Connection, proxy:
     net.know_client(connection);
 }
 
-/// Notes that a connection is being closed, and why.
 pub(crate) fn note_closing(connection: &Connection) {
-    if connection.watched().is_watched() {
-        connection.watched().tracer().note(Item::Connection, "net", || {
-            format!("closing after {}: {}", Requests(connection), connection.close_reason())
-        });
+    if connection.watched.is_watched() {
+        connection.note(|| format!("closing after {}: {}", Requests(connection), connection.close_reason()));
     }
 }
 
-/// Notes an error that ends a connection.
 pub(crate) fn note_error(connection: &Connection, error: &dyn Error) {
-    connection.watched().tracer().note(Item::Errors, "net", || {
+    connection.watched.tracer().note(Item::Errors, "net", || {
         let mut text = error.to_string();
         let mut cause = error.source();
         while let Some(error) = cause {
@@ -108,25 +100,20 @@ pub(crate) fn note_error(connection: &Connection, error: &dyn Error) {
     });
 }
 
-/// Notes that a connection was closed.
 pub(crate) fn note_closed(connection: &Connection) {
-    if connection.watched().is_watched() {
-        connection
-            .watched()
-            .tracer()
-            .note(Item::Connection, "net", || match connection.is_aborted() {
-                true => "closed, with a reset".into(),
-                false => "closed".into(),
-            });
+    if connection.watched.is_watched() {
+        connection.note(|| match connection.is_aborted.get() {
+            true => "closed, with a reset".into(),
+            false => "closed".into(),
+        });
     }
 }
 
-/// The number of requests that a connection has had, as text.
 struct Requests<'a>(&'a Connection);
 
 impl fmt::Display for Requests<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.exchanges().begun() {
+        match self.0.exchanges.begun.get() {
             1 => f.write_str("1 request"),
             count => write!(f, "{count} requests"),
         }
@@ -141,23 +128,17 @@ pub(crate) struct Handshake {
 
 impl Handshake {
     pub(crate) fn begin(connection: &Connection) -> Handshake {
-        let tracer = connection.watched().tracer();
+        let tracer = connection.watched.tracer();
         Handshake {
             began: tracer.wants(Item::Tls).then(Instant::now),
             tracer,
         }
     }
 
-    /// Notes what client and server have agreed on.
     pub(crate) fn note_done(&self, connection: &Connection, transport: &Transport) {
         self.tracer.note(Item::Tls, "tls", || {
             let mut text = "handshake:".to_owned();
-            for (name, value) in connection
-                .peer()
-                .tls_info()
-                .into_iter()
-                .flat_map(|info| &info.variables)
-            {
+            for (name, value) in variables(connection) {
                 let label = match *name {
                     "SSL_PROTOCOL" | "SSL_CIPHER" => "",
                     "SSL_TLS_SNI" => "host ",
@@ -183,7 +164,6 @@ impl Handshake {
         });
     }
 
-    /// Notes why it failed.
     pub(crate) fn note_failed(&self, error: &io::Error) {
         self.tracer.note(Item::Tls, "tls", || {
             let fix = tls_info::client_certificate_error(error).map_or("", client_certificates::fix);
@@ -191,7 +171,6 @@ impl Handshake {
         });
     }
 
-    /// Notes that it took too long.
     pub(crate) fn note_timed_out(&self, limit: Duration) {
         self.tracer.note(Item::Tls, "tls", || {
             format!("handshake not complete within {limit:?} (head_timeout)")
@@ -203,13 +182,16 @@ impl Handshake {
     }
 }
 
+fn variables(connection: &Connection) -> impl Iterator<Item = &(&'static str, String)> {
+    connection.peer.tls_info().into_iter().flat_map(|info| &info.variables)
+}
+
 fn is_resumed(connection: &Connection) -> bool {
     has_variable(connection, "SSL_SESSION_RESUMED", "Resumed")
 }
 
-/// The state of the client's certificate.
 fn certificate(connection: &Connection) -> &'static str {
-    match connection.peer().certificate() {
+    match connection.peer.certificate.get() {
         None => "no client certificate asked for",
         Some(_) if has_variable(connection, "SSL_CLIENT_VERIFY", "SUCCESS") => "client certificate verified",
         Some(_) => "no client certificate sent",
@@ -217,10 +199,6 @@ fn certificate(connection: &Connection) -> &'static str {
 }
 
 fn has_variable(connection: &Connection, name: &str, value: &str) -> bool {
-    let mut variables = connection
-        .peer()
-        .tls_info()
-        .into_iter()
-        .flat_map(|info| &info.variables);
+    let mut variables = variables(connection);
     variables.any(|(found, shown)| *found == name && shown == value)
 }

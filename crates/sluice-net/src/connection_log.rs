@@ -11,7 +11,8 @@ use crate::connection::Connection;
 /// Lines of one kind in an interval.
 const LINES_MAX: u32 = 1;
 
-/// The lines of a worker.
+const REFUSED: &str = "connections closed before their first request";
+
 #[derive(Default)]
 pub(crate) struct ConnectionLog {
     slow: RateLimitedLog,
@@ -20,31 +21,29 @@ pub(crate) struct ConnectionLog {
     used_memory: RateLimitedLog,
     accept_failed: RateLimitedLog,
     sent_descriptors: RateLimitedLog,
+    refused: RateLimitedLog,
 }
 
 impl ConnectionLog {
-    /// Logs that a client does not take its response.
     pub(crate) fn slow(&self, connection: &Connection) {
         if admits(&self.slow) {
             tracing::info!(
                 "response to {} aborted: the client took less than send_timeout and send_rate allow",
-                connection.peer().endpoints().client
+                connection.peer.endpoints().client
             );
         }
     }
 
-    /// Logs that an idle connection is closed for another one.
     pub(crate) fn closed_for_another(&self, connection: &Connection) {
         if admits(&self.closed_for_another) {
             tracing::warn!(
                 "all connections of the worker are in use (limits.connections): closing the one that has been idle \
                  longest, from {}",
-                connection.peer().endpoints().client
+                connection.peer.endpoints().client
             );
         }
     }
 
-    /// Logs that a client has as many connections as it may have.
     pub(crate) fn over_client_limit(&self, endpoints: &Endpoints, connections_max: u32) {
         if admits(&self.over_client_limit) {
             tracing::warn!(
@@ -54,30 +53,36 @@ impl ConnectionLog {
         }
     }
 
-    /// Logs that a connection is aborted for its memory.
     pub(crate) fn used_memory(&self, connection: &Connection, bytes: usize) {
         if admits(&self.used_memory) {
             tracing::warn!(
                 "connection from {} aborted: {bytes} bytes of responses wait for it, and send_memory is used up",
-                connection.peer().endpoints().client
+                connection.peer.endpoints().client
             );
         }
     }
 
-    /// Logs that the system is out of descriptors or memory for another connection.
     pub(crate) fn accept_failed(&self, error: &io::Error, pause: Duration) {
         if admits(&self.accept_failed) {
             tracing::error!("accept: {error}; pausing for {pause:?}");
         }
     }
 
-    /// Logs that a client of a unix socket has sent descriptors along.
     pub(crate) fn sent_descriptors(&self, user: u32) {
         if admits(&self.sent_descriptors) {
             tracing::warn!(
                 "connection on a unix socket closed: its client, of user {user}, has sent descriptors along"
             );
         }
+    }
+
+    /// Whether a line about a connection that is closed before its first request may be logged. It counts the line otherwise.
+    pub(crate) fn admits_refusal(&self, lines_max: u32) -> bool {
+        let now = Instant::now();
+        if let Some(suppressed) = self.refused.take_due(RateLimitedLog::INTERVAL, now) {
+            tracing::warn!("{REFUSED}: {suppressed}");
+        }
+        self.refused.admits(lines_max, RateLimitedLog::INTERVAL, now)
     }
 
     /// Logs the counts of intervals that are over. The worker calls this once a second.
@@ -102,6 +107,7 @@ impl ConnectionLog {
                 &self.sent_descriptors,
                 "connections on unix sockets closed because their clients send descriptors",
             ),
+            (&self.refused, REFUSED),
         ];
         for (limited, kind) in kinds {
             if let Some(suppressed) = take(limited) {

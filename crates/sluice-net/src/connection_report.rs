@@ -4,7 +4,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+
+use sluice_report::connections::Connection as OldConnection;
 
 use crate::client_counts::network_of;
 use crate::connection::Connection;
@@ -23,37 +25,19 @@ pub struct WorkerConnections {
     /// Counts by protocol.
     pub protocols: BTreeMap<&'static str, usize>,
     /// Counts by the version of TLS.
-    pub tls: BTreeMap<String, usize>,
+    pub tls: BTreeMap<&'static str, usize>,
     /// Counts by client; the first 64 bits of an IPv6 address count as one.
     pub clients: HashMap<IpAddr, usize>,
     /// The oldest, in any order.
     pub oldest: Vec<OldConnection>,
 }
 
-/// One of the oldest connections.
-#[derive(Debug)]
-pub struct OldConnection {
-    /// The client.
-    pub client: SocketAddr,
-    /// Seconds since it was accepted.
-    pub age_seconds: u32,
-    /// The state.
-    pub state: &'static str,
-    /// The protocol.
-    pub protocol: &'static str,
-    /// The version of TLS.
-    pub tls: String,
-    /// Requests so far.
-    pub requests: u32,
-}
-
 impl WorkerNet {
     /// The connections of the worker.
-    #[must_use]
     pub fn connections(&self) -> WorkerConnections {
         let mut counts = WorkerConnections::default();
         let mut oldest: BinaryHeap<u32> = BinaryHeap::new();
-        self.slots().for_each(|connection, accepted_tick| {
+        self.slots.for_each(|connection, accepted_tick| {
             counts.add(connection);
             oldest.push(accepted_tick);
             if oldest.len() > OLDEST_MAX {
@@ -62,14 +46,14 @@ impl WorkerNet {
         });
         // The first pass finds how old the oldest are, so that only these are copied.
         let youngest = oldest.peek().copied().unwrap_or(0);
-        self.slots().for_each(|connection, accepted_tick| {
+        self.slots.for_each(|connection, accepted_tick| {
             if accepted_tick <= youngest && counts.oldest.len() < 2 * OLDEST_MAX {
                 counts
                     .oldest
                     .push(old(connection, self.tick().saturating_sub(accepted_tick)));
             }
         });
-        counts.oldest.sort_by_key(|connection| Reverse(connection.age_seconds));
+        counts.oldest.sort_by_key(|connection| Reverse(connection.age_ms));
         counts.oldest.truncate(OLDEST_MAX);
         counts
     }
@@ -80,34 +64,29 @@ impl WorkerConnections {
         self.open += 1;
         *self.states.entry(state(connection)).or_default() += 1;
         *self.protocols.entry(protocol(connection)).or_default() += 1;
-        let tls = tls(connection);
-        match self.tls.get_mut(tls) {
-            Some(count) => *count += 1,
-            None => drop(self.tls.insert(tls.to_owned(), 1)),
-        }
-        let client = network_of(connection.peer().endpoints().client.ip());
+        *self.tls.entry(tls(connection)).or_default() += 1;
+        let client = network_of(connection.peer.endpoints().client.ip());
         *self.clients.entry(client).or_default() += 1;
     }
 }
 
 fn old(connection: &Connection, age_seconds: u32) -> OldConnection {
     OldConnection {
-        client: connection.peer().endpoints().client,
-        age_seconds,
-        state: state(connection),
-        protocol: protocol(connection),
+        client: connection.peer.endpoints().client.to_string(),
+        age_ms: u64::from(age_seconds) * 1000,
+        state: state(connection).to_owned(),
+        protocol: protocol(connection).to_owned(),
         tls: tls(connection).to_owned(),
-        requests: connection.exchanges().begun(),
+        requests: connection.exchanges.begun.get(),
     }
 }
 
-/// The state of a connection, for people.
 fn state(connection: &Connection) -> &'static str {
     match () {
-        () if connection.exchanges().is_busy() => "request in progress",
-        () if connection.exchanges().has_part_of_head() => "reading a head",
-        () if connection.exchanges().has_unsent() => "sending the last bytes",
-        () if connection.exchanges().begun() == 0 => "no request yet",
+        () if connection.exchanges.is_busy() => "request in progress",
+        () if connection.exchanges.has_part_of_head() => "reading a head",
+        () if connection.exchanges.has_unsent.get() => "sending the last bytes",
+        () if connection.exchanges.begun.get() == 0 => "no request yet",
         () => "idle",
     }
 }
@@ -115,17 +94,13 @@ fn state(connection: &Connection) -> &'static str {
 /// The protocol, once it is known: HTTP/1 is known at the first request.
 fn protocol(connection: &Connection) -> &'static str {
     match () {
-        () if connection.outgoing().is_http2() => "HTTP/2",
-        () if connection.exchanges().begun() > 0 => "HTTP/1",
+        () if connection.outgoing.is_http2.get() => "HTTP/2",
+        () if connection.exchanges.begun.get() > 0 => "HTTP/1",
         () => "not known yet",
     }
 }
 
 /// The version of TLS, once the handshake is done.
-fn tls(connection: &Connection) -> &str {
-    let Some(info) = connection.peer().tls_info() else {
-        return "none";
-    };
-    let version = info.variables.iter().find(|(name, _)| *name == "SSL_PROTOCOL");
-    version.map_or("unknown", |(_, version)| version.as_str())
+fn tls(connection: &Connection) -> &'static str {
+    connection.peer.tls_info().map_or("none", |info| info.protocol)
 }

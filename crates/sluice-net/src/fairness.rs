@@ -1,9 +1,8 @@
 //! The turn of a connection: how much it does before the other connections of its worker have theirs.
 //!
-//! Here: the bytes read and written, and the exchanges begun, in one turn. hyper goes on as long as there are bytes to parse, and a client
-//! can send bytes without end that make no request and no body: chunk sizes with leading zeros, frames without data. hyper also goes on
-//! as long as a client takes the bytes of a response as fast as they are written. Not here: how many of them a request may have
-//! (`sluice_http::framing`).
+//! hyper goes on as long as there are bytes to parse, and a client can send bytes without end that make no request and no body: chunk
+//! sizes with leading zeros, frames without data. hyper also goes on as long as a client takes the bytes of a response as fast as they are
+//! written.
 
 use crate::connection::Connection;
 
@@ -18,78 +17,60 @@ const HTTP2_BYTES: usize = 16 << 10;
 /// Bytes that a connection writes in a turn; the last write may exceed it. A chunk of a large file has as many, which take a third of a millisecond.
 const WRITTEN_BYTES: usize = 1 << 20;
 
-/// Exchanges after which a turn is over. hyper begins up to 16 before it wakes its own task, which the runtime then polls
-/// again many times before it asks for the events of other connections.
+/// Exchanges after which a turn is over: hyper begins 16, and its task is polled many times before those of other connections.
 const EXCHANGES_MAX: u32 = 8;
 
-/// The bytes that a connection may still read in its turn.
-pub(crate) struct ReadTurn {
+/// The bytes that a connection may still read and write in its turn.
+pub(crate) struct ByteTurn {
+    /// Bytes to read in each turn.
+    read_max: usize,
+    /// Whether the last read of a turn fills the buffer: a part of it would have to be zeroed first, which is dear for large uploads.
+    fills_buffer: bool,
     left: usize,
-    bytes: usize,
-    last_read: LastRead,
-}
-
-/// Whether the last read of a turn may exceed its bytes.
-#[derive(Clone, Copy)]
-enum LastRead {
-    Bounded,
-    /// The last read fills the buffer. To read into a part of it, that part must be zeroed first, which costs a large upload more than it gains.
-    FillsBuffer,
-}
-
-impl ReadTurn {
-    /// The turns of an HTTP/1.1 connection.
-    pub(crate) fn http1() -> ReadTurn {
-        ReadTurn {
-            left: HTTP1_BYTES,
-            bytes: HTTP1_BYTES,
-            last_read: LastRead::FillsBuffer,
-        }
-    }
-
-    /// The turns of an HTTP/2 connection.
-    pub(crate) fn http2() -> ReadTurn {
-        ReadTurn {
-            left: HTTP2_BYTES,
-            bytes: HTTP2_BYTES,
-            last_read: LastRead::Bounded,
-        }
-    }
-
-    pub(crate) fn begin(&mut self) {
-        self.left = self.bytes;
-    }
-
-    /// How many bytes may be read at once into a buffer with this room; 0 if the turn is over.
-    pub(crate) fn room(&self, buffer: usize) -> usize {
-        match (self.left, self.last_read) {
-            (0, _) => 0,
-            (left, LastRead::Bounded) => left.min(buffer),
-            (_, LastRead::FillsBuffer) => buffer,
-        }
-    }
-
-    pub(crate) fn count(&mut self, bytes: usize) {
-        self.left = self.left.saturating_sub(bytes);
-    }
-}
-
-/// The bytes that a connection may still write in its turn.
-#[derive(Default)]
-pub(crate) struct WriteTurn {
     written: usize,
 }
 
-impl WriteTurn {
+impl ByteTurn {
+    pub(crate) fn http1() -> ByteTurn {
+        ByteTurn {
+            read_max: HTTP1_BYTES,
+            fills_buffer: true,
+            left: HTTP1_BYTES,
+            written: 0,
+        }
+    }
+
+    pub(crate) fn http2() -> ByteTurn {
+        ByteTurn {
+            read_max: HTTP2_BYTES,
+            fills_buffer: false,
+            left: HTTP2_BYTES,
+            written: 0,
+        }
+    }
+
     pub(crate) fn begin(&mut self) {
-        self.written = 0;
+        (self.left, self.written) = (self.read_max, 0);
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        self.written >= WRITTEN_BYTES
+    /// How many bytes may be read at once into a buffer with this room; 0 if there are no more to read.
+    pub(crate) fn room(&self, buffer: usize) -> usize {
+        match self.left {
+            0 => 0,
+            _ if self.fills_buffer => buffer,
+            left => left.min(buffer),
+        }
     }
 
-    pub(crate) fn count(&mut self, bytes: usize) {
+    pub(crate) fn count_read(&mut self, bytes: usize) {
+        self.left = self.left.saturating_sub(bytes);
+    }
+
+    pub(crate) fn may_write(&self) -> bool {
+        self.written < WRITTEN_BYTES
+    }
+
+    pub(crate) fn count_written(&mut self, bytes: usize) {
         self.written = self.written.saturating_add(bytes);
     }
 }
@@ -99,12 +80,12 @@ pub(crate) struct ExchangeTurn(u32);
 
 impl ExchangeTurn {
     pub(crate) fn new(connection: &Connection) -> ExchangeTurn {
-        ExchangeTurn(connection.exchanges().begun())
+        ExchangeTurn(connection.exchanges.begun.get())
     }
 
     /// Whether the connection has used up its turn; begins the next one.
     pub(crate) fn is_over(&mut self, connection: &Connection) -> bool {
-        let exchanges = connection.exchanges().begun();
+        let exchanges = connection.exchanges.begun.get();
         exchanges.wrapping_sub(std::mem::replace(&mut self.0, exchanges)) >= EXCHANGES_MAX
     }
 }
@@ -116,30 +97,30 @@ mod tests {
 
     #[test]
     fn a_turn_ends_after_its_bytes_and_begins_again() {
-        let mut http2 = ReadTurn::http2();
+        let mut http2 = ByteTurn::http2();
         assert_eq!(http2.room(1000), 1000);
-        http2.count(HTTP2_BYTES - 10);
+        http2.count_read(HTTP2_BYTES - 10);
         assert_eq!(http2.room(1000), 10);
-        http2.count(10);
+        http2.count_read(10);
         assert_eq!(http2.room(1000), 0);
         http2.begin();
         assert_eq!(http2.room(1 << 20), HTTP2_BYTES);
-        let mut http1 = ReadTurn::http1();
-        http1.count(HTTP1_BYTES - 1);
+        let mut http1 = ByteTurn::http1();
+        http1.count_read(HTTP1_BYTES - 1);
         assert_eq!(http1.room(1 << 18), 1 << 18);
-        http1.count(1 << 18);
+        http1.count_read(1 << 18);
         assert_eq!(http1.room(1), 0);
     }
 
     #[test]
     fn a_turn_ends_after_the_write_that_completes_its_bytes() {
-        let mut turn = WriteTurn::default();
-        turn.count(WRITTEN_BYTES - 1);
-        assert!(!turn.is_over());
-        turn.count(1 << 22);
-        assert!(turn.is_over());
+        let mut turn = ByteTurn::http1();
+        turn.count_written(WRITTEN_BYTES - 1);
+        assert!(turn.may_write());
+        turn.count_written(1 << 22);
+        assert!(!turn.may_write());
         turn.begin();
-        assert!(!turn.is_over());
+        assert!(turn.may_write());
     }
 
     #[test]

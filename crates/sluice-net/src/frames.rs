@@ -1,15 +1,12 @@
 //! The frames of an HTTP/2 connection, read from the bytes of one direction (RFC 9113 §4, §6), for WATCH.
 //!
-//! Here: where frames begin and end, and a frame as a line of text, without header blocks and bodies. A second reader beside that of h2,
-//! which decides nothing: it follows the lengths of frames and does not check them. Not here: when a watch begins to read, and what it
-//! does with bytes that it has missed (`watched_bytes`).
+//! A second reader beside that of h2, which decides nothing: it follows the lengths of frames and does not check them.
 
 use std::fmt;
 
 /// The first bytes that a client sends (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Bytes of the head of a frame.
 const HEAD_BYTES: usize = 9;
 
 /// Bytes of a payload that are shown as values, at most: sixteen settings.
@@ -66,20 +63,17 @@ pub struct Frame {
 
 impl FrameReader {
     /// Reads the bytes of a client from the begin of its connection.
-    #[must_use]
     pub fn of_client() -> FrameReader {
         FrameReader(State::Preface(0))
     }
 
     /// Reads bytes that begin with a frame.
-    #[must_use]
     pub fn at_frame() -> FrameReader {
         FrameReader(State::Head([0; HEAD_BYTES], 0))
     }
 
     /// Reads the bytes of a client from the middle of its connection. `None` unless the bytes are whole frames as a client may
     /// send them: those of an idle connection nearly always are, and others are so only by an improbable chance.
-    #[must_use]
     pub fn resume(bytes: &[u8]) -> Option<FrameReader> {
         let mut rest = bytes;
         while let Some((head, behind)) = rest.split_first_chunk::<HEAD_BYTES>() {
@@ -93,7 +87,6 @@ impl FrameReader {
     }
 
     /// Whether the client did not begin with the preface of HTTP/2.
-    #[must_use]
     pub fn has_no_preface(&self) -> bool {
         matches!(self.0, State::NoPreface)
     }
@@ -190,15 +183,15 @@ impl Frame {
     fn value_bytes(&self) -> usize {
         let length = usize::try_from(self.length).unwrap_or(usize::MAX);
         match self.kind {
-            kind::DATA | kind::HEADERS | kind::PUSH_PROMISE | kind::CONTINUATION => 0,
-            kind::PRIORITY..=kind::WINDOW_UPDATE | kind::PRIORITY_UPDATE => length.min(VALUE_BYTES_MAX),
+            kind::PRIORITY..=kind::SETTINGS | kind::PING..=kind::WINDOW_UPDATE | kind::PRIORITY_UPDATE => {
+                length.min(VALUE_BYTES_MAX)
+            }
             _ => 0,
         }
     }
 
     /// Whether a client may send it: its stream and its length are those of its type.
     fn is_plausible(&self) -> bool {
-        let is_of_connection = self.stream == 0;
         let is_length = match self.kind {
             kind::DATA | kind::HEADERS | kind::CONTINUATION => self.length <= RECEIVED_BYTES_MAX,
             kind::PRIORITY => self.length == 5,
@@ -209,53 +202,48 @@ impl Frame {
             kind::PRIORITY_UPDATE => (4..=RECEIVED_BYTES_MAX).contains(&self.length),
             _ => false,
         };
+        let is_of_stream = !self.stream.is_multiple_of(2);
         let is_stream = match self.kind {
-            kind::SETTINGS | kind::PING | kind::GOAWAY | kind::PRIORITY_UPDATE => is_of_connection,
-            kind::WINDOW_UPDATE => is_of_connection || !self.stream.is_multiple_of(2),
-            _ => !self.stream.is_multiple_of(2),
+            kind::WINDOW_UPDATE => self.stream == 0 || is_of_stream,
+            _ if self.is_of_connection() => self.stream == 0,
+            _ => is_of_stream,
         };
         is_length && is_stream
     }
 
-    fn name(&self) -> Option<&'static str> {
-        const NAMES: [&str; 10] = [
-            "DATA",
-            "HEADERS",
-            "PRIORITY",
-            "RST_STREAM",
-            "SETTINGS",
-            "PUSH_PROMISE",
-            "PING",
-            "GOAWAY",
-            "WINDOW_UPDATE",
-            "CONTINUATION",
-        ];
-        match self.kind {
-            kind::PRIORITY_UPDATE => Some("PRIORITY_UPDATE"),
-            kind => NAMES.get(usize::from(kind)).copied(),
-        }
+    /// The name of its type, and the names of its flags with their bits. `None` for an unknown type.
+    fn names(&self) -> Option<(&'static str, &'static [(u8, &'static str)])> {
+        const END_STREAM: (u8, &str) = (0x1, "END_STREAM");
+        const END_HEADERS: (u8, &str) = (0x4, "END_HEADERS");
+        const PADDED: (u8, &str) = (0x8, "PADDED");
+        const ACK: (u8, &str) = (0x1, "ACK");
+        Some(match self.kind {
+            kind::DATA => ("DATA", &[END_STREAM, PADDED]),
+            kind::HEADERS => ("HEADERS", &[END_STREAM, END_HEADERS, PADDED, (0x20, "PRIORITY")]),
+            kind::PRIORITY => ("PRIORITY", &[]),
+            kind::RST_STREAM => ("RST_STREAM", &[]),
+            kind::SETTINGS => ("SETTINGS", &[ACK]),
+            kind::PUSH_PROMISE => ("PUSH_PROMISE", &[END_HEADERS, PADDED]),
+            kind::PING => ("PING", &[ACK]),
+            kind::GOAWAY => ("GOAWAY", &[]),
+            kind::WINDOW_UPDATE => ("WINDOW_UPDATE", &[]),
+            kind::CONTINUATION => ("CONTINUATION", &[END_HEADERS]),
+            kind::PRIORITY_UPDATE => ("PRIORITY_UPDATE", &[]),
+            _ => return None,
+        })
     }
 
-    /// The names of flags of its type, with their bits.
-    fn flags(&self) -> &'static [(u8, &'static str)] {
-        match self.kind {
-            kind::DATA => &[(0x1, "END_STREAM"), (0x8, "PADDED")],
-            kind::HEADERS => &[
-                (0x1, "END_STREAM"),
-                (0x4, "END_HEADERS"),
-                (0x8, "PADDED"),
-                (0x20, "PRIORITY"),
-            ],
-            kind::SETTINGS | kind::PING => &[(0x1, "ACK")],
-            kind::PUSH_PROMISE => &[(0x4, "END_HEADERS"), (0x8, "PADDED")],
-            kind::CONTINUATION => &[(0x4, "END_HEADERS")],
-            _ => &[],
-        }
+    /// Whether frames of its type belong to the connection alone.
+    fn is_of_connection(&self) -> bool {
+        matches!(
+            self.kind,
+            kind::SETTINGS | kind::PING | kind::GOAWAY | kind::PRIORITY_UPDATE
+        )
     }
 
     fn write_flags(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut unknown = self.flags;
-        for (bit, name) in self.flags() {
+        for (bit, name) in self.names().map_or(&[][..], |(_, flags)| flags) {
             if self.flags & bit != 0 {
                 write!(f, " {name}")?;
                 unknown &= !bit;
@@ -267,7 +255,6 @@ impl Frame {
         }
     }
 
-    /// The number in four bytes of the values, from this one on.
     fn number(&self, at: usize) -> Option<u32> {
         let bytes = self.values.get(at..at + 4)?;
         bytes.try_into().ok().map(u32::from_be_bytes)
@@ -308,22 +295,17 @@ impl Frame {
     }
 
     fn write_settings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [&str; 9] = [
-            "HEADER_TABLE_SIZE",
-            "ENABLE_PUSH",
-            "MAX_CONCURRENT_STREAMS",
-            "INITIAL_WINDOW_SIZE",
-            "MAX_FRAME_SIZE",
-            "MAX_HEADER_LIST_SIZE",
-            "0x7",
-            "ENABLE_CONNECT_PROTOCOL",
-            "NO_RFC7540_PRIORITIES",
-        ];
+        // By their numbers, from 1 (RFC 9113 §6.5.2, RFC 8441 §3, RFC 9218 §2.1).
+        const NAMES: &str = "HEADER_TABLE_SIZE ENABLE_PUSH MAX_CONCURRENT_STREAMS INITIAL_WINDOW_SIZE MAX_FRAME_SIZE MAX_HEADER_LIST_SIZE 0x7 \
+                             ENABLE_CONNECT_PROTOCOL NO_RFC7540_PRIORITIES";
         for (index, setting) in self.values.as_chunks::<6>().0.iter().enumerate() {
             let [high, low, value @ ..] = *setting;
             let (number, value) = (u16::from_be_bytes([high, low]), u32::from_be_bytes(value));
             f.write_str(if index == 0 { ": " } else { ", " })?;
-            match usize::from(number).checked_sub(1).and_then(|at| NAMES.get(at)) {
+            match usize::from(number)
+                .checked_sub(1)
+                .and_then(|at| NAMES.split(' ').nth(at))
+            {
                 Some(name) => write!(f, "{name} {value}")?,
                 None => write!(f, "{number:#x} {value}")?,
             }
@@ -340,16 +322,11 @@ impl Frame {
 /// Shows type, stream and flags, and the values or the length: `HEADERS, stream 1, END_STREAM END_HEADERS, 31 bytes`.
 impl fmt::Display for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => f.write_str(name)?,
+        match self.names() {
+            Some((name, _)) => f.write_str(name)?,
             None => write!(f, "frame of type {:#04x}", self.kind)?,
         }
-        if self.stream != 0
-            || !matches!(
-                self.kind,
-                kind::SETTINGS | kind::PING | kind::GOAWAY | kind::PRIORITY_UPDATE
-            )
-        {
+        if self.stream != 0 || !self.is_of_connection() {
             write!(f, ", stream {}", self.stream)?;
         }
         if self.flags != 0 {
@@ -365,23 +342,9 @@ struct ErrorCode(u32);
 
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [&str; 14] = [
-            "NO_ERROR",
-            "PROTOCOL_ERROR",
-            "INTERNAL_ERROR",
-            "FLOW_CONTROL_ERROR",
-            "SETTINGS_TIMEOUT",
-            "STREAM_CLOSED",
-            "FRAME_SIZE_ERROR",
-            "REFUSED_STREAM",
-            "CANCEL",
-            "COMPRESSION_ERROR",
-            "CONNECT_ERROR",
-            "ENHANCE_YOUR_CALM",
-            "INADEQUATE_SECURITY",
-            "HTTP_1_1_REQUIRED",
-        ];
-        let name = usize::try_from(self.0).ok().and_then(|code| NAMES.get(code));
+        const NAMES: &str = "NO_ERROR PROTOCOL_ERROR INTERNAL_ERROR FLOW_CONTROL_ERROR SETTINGS_TIMEOUT STREAM_CLOSED FRAME_SIZE_ERROR \
+                             REFUSED_STREAM CANCEL COMPRESSION_ERROR CONNECT_ERROR ENHANCE_YOUR_CALM INADEQUATE_SECURITY HTTP_1_1_REQUIRED";
+        let name = usize::try_from(self.0).ok().and_then(|code| NAMES.split(' ').nth(code));
         match name {
             Some(name) => f.write_str(name),
             None => write!(f, "error {:#x}", self.0),

@@ -1,9 +1,8 @@
 //! Half-closed connections of HTTP/1.1: the client has closed its sending side, and may still wait for its response.
 //!
 //! A client that has closed the whole connection looks the same, until bytes are sent to it: then its system answers with a
-//! reset. Here: how long the server works for such a client, and when it sends a byte to find out. Not here: the
-//! system calls (`socket`), the byte (`stream`). HTTP/2 has no half-closed connections: without a sending side the client
-//! cannot open windows, and h2 ends the connection.
+//! reset. HTTP/2 has no half-closed connections: without a sending side the client cannot open windows, and h2 ends the
+//! connection.
 //!
 //! ```text
 //!   open ──FIN──▶ half-closed ──reset, or both sides closed──▶ gone: its exchange ends
@@ -24,14 +23,6 @@ pub(crate) enum ClientEnd {
     HalfClosed,
     /// The client has reset the connection, or both sides are closed.
     Gone,
-}
-
-/// Whether a byte can be sent before the script has written what follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Probe {
-    Possible,
-    /// Bytes wait to be sent already, or the response goes on with bytes of a body that is not chunked.
-    Impossible,
 }
 
 /// The next step towards the client.
@@ -61,8 +52,15 @@ struct Silence {
 
 impl HalfClose {
     /// Decides, once a second while an exchange is under way, what to do. `sent` counts the bytes sent to the client and
-    /// wraps around.
-    pub(crate) fn check(&mut self, end: ClientEnd, sent: u32, probe: Probe, timeout: Duration, now: Instant) -> Step {
+    /// wraps around. `can_probe`: a byte can be sent before the script has written what follows.
+    pub(crate) fn check(
+        &mut self,
+        end: ClientEnd,
+        sent: u32,
+        can_probe: bool,
+        timeout: Duration,
+        now: Instant,
+    ) -> Step {
         match end {
             ClientEnd::Open => {
                 self.0 = None;
@@ -83,7 +81,7 @@ impl HalfClose {
         if now.duration_since(silence.since) >= timeout {
             return Step::Leave;
         }
-        if probe == Probe::Possible && now >= silence.next_probe {
+        if can_probe && now >= silence.next_probe {
             silence.next_probe = now + silence.interval;
             silence.interval *= 2;
             return Step::Probe;
@@ -99,11 +97,11 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(30);
 
     /// The seconds at which a half-closed connection is probed, and the second at which it ends, if each probe is taken.
-    fn watched(probe: Probe, timeout: Duration, mut sent: impl FnMut(u64) -> u32) -> (Vec<u64>, Option<u64>) {
+    fn watched(can_probe: bool, timeout: Duration, mut sent: impl FnMut(u64) -> u32) -> (Vec<u64>, Option<u64>) {
         let (mut half_close, begin, mut probes) = (HalfClose::default(), Instant::now(), Vec::new());
         for second in 0..200 {
             let now = begin + Duration::from_secs(second);
-            match half_close.check(ClientEnd::HalfClosed, sent(second), probe, timeout, now) {
+            match half_close.check(ClientEnd::HalfClosed, sent(second), can_probe, timeout, now) {
                 Step::Continue => {}
                 Step::Probe => probes.push(second),
                 Step::Leave => return (probes, Some(second)),
@@ -115,18 +113,15 @@ mod tests {
     #[test]
     fn a_silent_exchange_is_probed_at_growing_intervals_and_ends() {
         let unchanged = |_| 7;
-        assert_eq!(
-            watched(Probe::Possible, TIMEOUT, unchanged),
-            (vec![0, 1, 3, 7, 15], Some(30))
-        );
-        assert_eq!(watched(Probe::Impossible, TIMEOUT, unchanged), (vec![], Some(30)));
-        assert_eq!(watched(Probe::Possible, Duration::ZERO, unchanged), (vec![], Some(0)));
+        assert_eq!(watched(true, TIMEOUT, unchanged), (vec![0, 1, 3, 7, 15], Some(30)));
+        assert_eq!(watched(false, TIMEOUT, unchanged), (vec![], Some(30)));
+        assert_eq!(watched(true, Duration::ZERO, unchanged), (vec![], Some(0)));
     }
 
     #[test]
     fn bytes_that_are_sent_restart_the_time() {
         let until = |second: u64| u32::try_from(second.min(100)).unwrap();
-        assert_eq!(watched(Probe::Impossible, TIMEOUT, until), (vec![], Some(130)));
+        assert_eq!(watched(false, TIMEOUT, until), (vec![], Some(130)));
     }
 
     #[test]
@@ -134,7 +129,7 @@ mod tests {
         let (mut half_close, now) = (HalfClose::default(), Instant::now());
         let mut check = |end, second| {
             let now = now + Duration::from_secs(second);
-            half_close.check(end, 0, Probe::Impossible, TIMEOUT, now)
+            half_close.check(end, 0, false, TIMEOUT, now)
         };
         assert_eq!(check(ClientEnd::Open, 0), Step::Continue);
         assert_eq!(check(ClientEnd::HalfClosed, 10), Step::Continue);

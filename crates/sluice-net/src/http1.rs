@@ -1,9 +1,9 @@
 //! HTTP/1.1 with hyper: its limits, and the refusal of heads that it cannot take.
 //!
-//! Here: exchange after exchange on one connection. Between exchanges an idle connection costs little more than its
-//! socket, because hyper and its buffers are dropped and created again when the client sends more. hyper parses,
-//! frames, keeps alive, pipelines and answers `Expect: 100-continue`. It answers malformed heads itself (400, 414,
-//! 431); a head that stays incomplete is answered here (408). Not here: what a request means (`service`).
+//! Between exchanges an idle connection costs little more than its socket, because hyper and its buffers are dropped
+//! and created again when the client sends more. hyper parses, frames, keeps alive, pipelines and answers `Expect:
+//! 100-continue`. It answers malformed heads itself (400, 414, 431); a head that stays incomplete is answered here
+//! (408).
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -12,11 +12,10 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use http::{Request, StatusCode};
-use hyper::body::Incoming as HyperBody;
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use sluice_http::request_stream::Incoming;
+use sluice_http::request_body::Incoming;
 use sluice_http::tasks::yield_now;
 use sluice_settings::limits::Limits;
 
@@ -24,7 +23,7 @@ use crate::close_reason::CloseReason;
 use crate::connection::Connection;
 use crate::fairness::ExchangeTurn;
 use crate::half_close::{HalfClose, Step};
-use crate::http_connection::{Cause, HttpConnection};
+use crate::http_connection::HttpConnection;
 use crate::monitor::{Action, ConnectionMonitor};
 use crate::service::{HeadRefusal, Service};
 use crate::stream::{ClientSide, SharedStream};
@@ -36,16 +35,19 @@ const BUFFER_BYTES_MAX: usize = 256 << 10;
 /// The number of fields in a head that hyper accepts by default (`Builder::max_headers`).
 const HYPER_HEAD_FIELDS: usize = 100;
 
-/// Runs exchange after exchange until the connection is to be closed. Returns the refusal of the last head, if it was
-/// refused.
+/// Runs exchange after exchange until the connection is to be closed. Returns the refusal of the last head, if any.
 pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<HeadRefusal> {
     loop {
         // Boxed, so that its memory is freed while the connection is idle.
         match Box::pin(run_until_idle(http)).await {
             Ok(Outcome::Idle) if wait_for_more(http).await => {}
-            Ok(Outcome::HeadTimedOut) if http.slot.exchanges().has_part_of_head() => {
+            Ok(Outcome::HeadTimedOut) if http.slot.exchanges.has_part_of_head() => {
                 http.slot.close_because(CloseReason::HeadTimedOut);
-                return Some(head_timed_out());
+                return Some(HeadRefusal {
+                    status: StatusCode::REQUEST_TIMEOUT,
+                    reason: "incomplete after the time limit".to_owned(),
+                    is_answered: false,
+                });
             }
             Ok(outcome) => {
                 http.slot.close_because(reason_of_end(http, outcome));
@@ -57,9 +59,11 @@ pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<He
                     http.slot.close_because(CloseReason::HeadRefused);
                 } else {
                     // The client left, or a response was aborted: its exchange has logged that.
-                    tracing::debug!("connection from {}: {error}", http.slot.peer().endpoints().client);
-                    let cause = if error.is_user() { Cause::Body } else { Cause::Other };
-                    http.slot.close_because(http.reason_of_error(&error, cause));
+                    tracing::debug!("connection from {}: {error}", http.slot.peer.endpoints().client);
+                    http.slot.close_because(match error.is_user() {
+                        true => CloseReason::Aborted,
+                        false => http.reason_of_error(&error),
+                    });
                 }
                 return refusal;
             }
@@ -67,36 +71,30 @@ pub(crate) async fn run_http1<S: Service>(http: &HttpConnection<S>) -> Option<He
     }
 }
 
-/// Why `run_until_idle` returned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// One side has closed the connection, or it is to be closed.
     Closed,
     /// Idle between two exchanges: continues when the client sends more.
     Idle,
-    /// The head of a request was not complete in time.
     HeadTimedOut,
     /// The exchange had become a tunnel, which is over.
     Switched,
 }
 
-/// Runs exchange after exchange until the connection ends or is idle.
 async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome, hyper::Error> {
-    let HttpConnection {
-        net,
-        service,
-        slot,
-        stream,
-    } = http;
-    let connection: &Rc<Connection> = slot;
+    let (net, service, stream) = (&http.net, &http.service, &http.stream);
+    let connection: &Rc<Connection> = &http.slot;
     let limits = service.limits();
     let tunnel = RefCell::new(None);
-    let service = service_fn(|request: Request<HyperBody>| {
-        let answer = service.serve(connection, request.map(Incoming::from));
+    let service = service_fn(|request: Request<Incoming>| {
+        let answer = service.serve(connection, request);
         Answering::new(answer, |begun| drop(tunnel.replace(Some(begun))))
     });
     stream.borrow_mut().begin_http1();
-    let io = TokioIo::new(SharedStream(Rc::clone(stream)));
+    let io = TokioIo::new(SharedStream {
+        stream: Rc::clone(stream),
+        ends_sending: false,
+    });
     let mut exchanges = builder(&limits).serve_connection(io, service);
     let mut monitor = ConnectionMonitor::new(connection, net.tick());
     let (mut turn, mut half_close) = (ExchangeTurn::new(connection), HalfClose::default());
@@ -123,7 +121,7 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
             // No byte was read since the last exchange. (If draining has ended it, `wait_for_more` does not wait.)
             if tunnel.borrow().is_some() {
                 Outcome::Switched
-            } else if action == Action::ShutDown && connection.exchanges().is_between() {
+            } else if action == Action::ShutDown && connection.exchanges.is_between() {
                 Outcome::Idle
             } else {
                 Outcome::Closed
@@ -132,8 +130,7 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
     })
     .await?;
     if outcome != Outcome::Closed {
-        // Bytes that were read together with the last request may belong to the next one, or to the tunnel: they must not go
-        // with hyper's buffers.
+        // Bytes that were read with the last request may belong to the next one, or to the tunnel: hyper's buffers go.
         stream.borrow_mut().unread(exchanges.into_parts().read_buf);
     }
     if let (Outcome::Switched, Some(tunnel)) = (outcome, tunnel.take()) {
@@ -143,20 +140,18 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
     Ok(outcome)
 }
 
-/// Why a connection ends without an error, if that is not known yet.
 fn reason_of_end<S>(http: &HttpConnection<S>, outcome: Outcome) -> CloseReason {
-    match http.stream.borrow().client() {
+    match http.stream.borrow().client {
         ClientSide::Closed => CloseReason::ClientClosed,
         ClientSide::Reset => CloseReason::ClientReset,
         ClientSide::Open if http.net.is_draining() => CloseReason::Draining,
         ClientSide::Open if outcome != Outcome::Closed => CloseReason::Idle,
-        ClientSide::Open if http.slot.exchanges().expects_no_more() => CloseReason::LastRequest,
+        ClientSide::Open if http.slot.exchanges.expects_no_more.get() => CloseReason::LastRequest,
         ClientSide::Open => CloseReason::LastResponse,
     }
 }
 
-/// Checks once a second whether the connection goes on.
-fn check<S>(
+fn check<S: Service>(
     http: &HttpConnection<S>,
     limits: &Limits,
     monitor: &mut ConnectionMonitor,
@@ -165,13 +160,11 @@ fn check<S>(
     let (connection, mut stream) = (&http.slot, http.stream.borrow_mut());
     let wait = stream.client_wait(monitor.now());
     if !monitor.is_fast_enough(connection, wait, limits) {
-        http.net.log().slow(connection);
-        connection.close_because(CloseReason::TooSlow);
-        connection.abort();
+        http.end_slow();
         return Action::Close(Outcome::Closed);
     }
     // hyper does not read while it waits for a response.
-    if connection.exchanges().is_busy()
+    if connection.exchanges.is_busy()
         && stream.check_client(half_close, limits.half_close_timeout, monitor.now()) == Step::Leave
     {
         connection.close_because(CloseReason::ClientLeft);
@@ -183,13 +176,12 @@ fn check<S>(
     }
     match monitor.idle_time(connection) {
         Some(idle) if idle >= limits.head_timeout => Action::Close(Outcome::HeadTimedOut),
-        Some(_) if connection.exchanges().is_between() && !monitor.is_shutting_down() => Action::ShutDown,
+        Some(_) if connection.exchanges.is_between() && !monitor.is_shutting_down() => Action::ShutDown,
         _ => Action::Continue,
     }
 }
 
-/// Waits with nothing but the socket until the client sends more. False if it does not in time, or if the server
-/// drains.
+/// Waits with nothing but the socket until the client sends more. False if it does not in time, or at a drain.
 fn wait_for_more<S: Service>(http: &HttpConnection<S>) -> impl Future<Output = bool> {
     let seconds = http.service.limits().head_timeout.as_secs() + 1;
     let until = http
@@ -209,14 +201,6 @@ fn wait_for_more<S: Service>(http: &HttpConnection<S>) -> impl Future<Output = b
 /// hyper's message for a target of more than 64 KiB. It answers that with 414 and a large head with 431, but its error
 /// tells the two apart only by this text; without it the log would have 431 for both.
 const TARGET_TOO_LONG: &str = "URI too long";
-
-fn head_timed_out() -> HeadRefusal {
-    HeadRefusal {
-        status: StatusCode::REQUEST_TIMEOUT,
-        reason: "incomplete after the time limit".to_owned(),
-        is_answered: false,
-    }
-}
 
 /// The refusal of a head. `None` if the error is not about a head.
 fn refusal_of(error: &hyper::Error) -> Option<HeadRefusal> {

@@ -1,9 +1,8 @@
 //! HTTP/2 (RFC 9113) with hyper, and its limits.
 //!
-//! Here: one connection, and how its exchanges are scheduled: each is polled once by the connection's own task, which
-//! suffices for responses from memory, and becomes a task only if it has more to do. Frames, flow control, header
-//! compression and the floods that they invite (resets, pings, settings, continuations) are hyper's; the numbers are
-//! here. Not here: what a request means (`service`), which is the same as in HTTP/1.1.
+//! Each exchange is polled once by the connection's own task, which suffices for responses from memory, and becomes a
+//! task only if it has more to do. Frames, flow control, header compression and the floods that they invite (resets,
+//! pings, settings, continuations) are hyper's; the numbers are here.
 
 use std::cell::{Cell, RefCell};
 use std::error::Error;
@@ -15,43 +14,36 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use http::{Method, Request};
-use hyper::body::Incoming as HyperBody;
 use hyper::rt::Executor;
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
-use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use sluice_http::request_stream::Incoming;
+use sluice_http::request_body::Incoming;
 use sluice_http::tasks::Tasks;
 use sluice_settings::limits::Limits;
-use sluice_watch::Item;
 
 use crate::close_reason::CloseReason;
 use crate::coalescer::{CoalescedStream, WriteCoalescer};
 use crate::connection::{CloseRequest, Connection};
-use crate::http_connection::{Cause, HttpConnection};
+use crate::http_connection::HttpConnection;
 use crate::monitor::{Action, ConnectionMonitor};
 use crate::outgoing::{Delivery, STREAMS_MAX};
 use crate::send_allowance::ClientWait;
 use crate::service::Service;
 use crate::stream::ClientSide;
-use crate::tunnel::{self, Answering, Tunnel};
-use crate::worker_net::WorkerNet;
+use crate::tunnel::{self, Answering};
 
 /// Bytes that a client may send of one body before they are read, and of all bodies of a connection.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 
-/// Bytes of one response that h2 takes for the client's window. Beyond it the body is not asked for more (`outgoing` bounds
-/// the rest).
+/// Bytes of one response that h2 takes for the client's window, before the body is asked for more (`outgoing`).
 const SEND_BUFFER_BYTES: usize = 256 << 10;
 
-/// How long before the end of `head_timeout` an idle connection is sent GOAWAY, so that the client need not find out by a
-/// failed request: a quarter of it, at most this.
+/// An idle connection is sent GOAWAY a quarter of `head_timeout` before its end, at most this, so that no request fails.
 const GOAWAY_NOTICE: Duration = Duration::from_secs(5);
 
-/// Streams that were opened and reset again before they were accepted: with more of them the connection is closed
-/// (CVE-2023-44487, the rapid reset).
+/// Streams that were reset before they were accepted; more close the connection (CVE-2023-44487, the rapid reset).
 const RESETS_MAX: usize = 20;
 
 /// Streams that the server reset because of the client's errors: as above.
@@ -60,9 +52,7 @@ const ERRORS_MAX: usize = 256;
 /// The future of an exchange, as hyper hands it to its executor.
 type ExchangeFuture = Pin<Box<dyn Future<Output = ()>>>;
 
-/// The exchanges that hyper has begun and that have not been polled yet.
-///
-/// They are polled when hyper has no more to read, so that all their responses leave in one write.
+/// The exchanges that hyper has begun. They are polled when it has no more to read, so that their responses leave in one write.
 #[derive(Clone)]
 struct NewExchanges {
     tasks: Tasks,
@@ -88,15 +78,14 @@ impl NewExchanges {
         polled
     }
 
-    /// Polls each once. Those that are not done become tasks, whose first poll registers a real waker; the one here does
-    /// nothing.
+    /// Polls each once, with a waker that does nothing. Those that are not done become tasks.
     fn poll_all(&self, connection: &Rc<Connection>) {
         let mut context = Context::from_waker(Waker::noop());
         let mut exchanges = self.exchanges.take();
         for mut exchange in exchanges.drain(..) {
             // A panic ends only this exchange, as it would end a task.
             let polled = catch_unwind(AssertUnwindSafe(|| exchange.as_mut().poll(&mut context)));
-            let delivery = connection.outgoing().take_new_delivery();
+            let delivery = connection.outgoing.new_delivery.take();
             if let Ok(Poll::Pending) = polled {
                 self.tasks.spawn_counted(ExchangeTask {
                     exchange,
@@ -124,11 +113,11 @@ impl Future for ExchangeTask {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        if this.delivery.as_ref().is_some_and(|delivery| delivery.is_aborted()) {
+        if this.delivery.as_ref().is_some_and(|delivery| delivery.is_aborted.get()) {
             return Poll::Ready(());
         }
         let polled = this.exchange.as_mut().poll(context);
-        if let Some(delivery) = this.connection.outgoing().take_new_delivery() {
+        if let Some(delivery) = this.connection.outgoing.new_delivery.take() {
             this.delivery = Some(delivery);
         }
         if let Some(delivery) = &this.delivery {
@@ -149,24 +138,24 @@ impl<F: Future<Output = ()> + 'static> Executor<F> for NewExchanges {
     }
 }
 
-/// Runs exchanges until the connection is to be closed.
 pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
-    let HttpConnection {
-        net,
-        service,
-        slot,
-        stream,
-    } = http;
-    let connection: &Rc<Connection> = slot;
-    connection.outgoing().set_http2();
+    let (net, service, stream) = (&http.net, &http.service, &http.stream);
+    let connection: &Rc<Connection> = &http.slot;
+    connection.outgoing.is_http2.set(true);
     stream.borrow_mut().begin_http2();
     let limits = service.limits();
     let service = {
         let (net, service, connection) = (Rc::clone(net), Rc::clone(service), Rc::clone(connection));
-        service_fn(move |mut request: Request<HyperBody>| {
-            let mut switching = begin_switch(&net, &mut request);
-            let answer = service.serve(&connection, request.map(Incoming::from));
-            Answering::new(answer, move |tunnel| switch(&mut switching, tunnel))
+        service_fn(move |mut request: Request<Incoming>| {
+            // The request may become a tunnel (RFC 8441 §4), which a task runs on its stream once the response is sent.
+            let is_connect = *request.method() == Method::CONNECT;
+            let mut switching = is_connect.then(|| (Rc::clone(&net), hyper::upgrade::on(&mut request)));
+            Answering::new(service.serve(&connection, request), move |tunnel| {
+                if let Some((net, upgrade)) = switching.take() {
+                    let tasks = net.tasks.clone();
+                    tasks.spawn(tunnel::run_on_stream(net, upgrade, tunnel));
+                }
+            })
         })
     };
     let coalescer = Rc::new(RefCell::new(WriteCoalescer::new(
@@ -174,7 +163,7 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
         Rc::clone(connection),
     )));
     let io = TokioIo::new(CoalescedStream(Rc::clone(&coalescer)));
-    let new_exchanges = NewExchanges::new(net.tasks());
+    let new_exchanges = NewExchanges::new(&net.tasks);
     let builder = builder(&*http.service, &limits, new_exchanges.clone());
     let mut frames = Box::pin(builder.serve_connection(io, service));
     let mut ended = None;
@@ -204,7 +193,7 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
         }
         new_exchanges.poll_all(connection);
         ready!(coalescer.borrow_mut().poll_drain(context))?;
-        if !connection.exchanges().is_busy() {
+        if !connection.exchanges.is_busy() {
             coalescer.borrow_mut().free_memory();
         }
         match ended.take() {
@@ -216,7 +205,6 @@ pub(crate) async fn run_http2<S: Service>(http: &HttpConnection<S>) {
     connection.close_because(reason_of_end(http, &monitor, result));
 }
 
-/// Why a connection ends, if that is not known yet.
 fn reason_of_end<S: Service>(
     http: &HttpConnection<S>,
     monitor: &ConnectionMonitor,
@@ -224,45 +212,27 @@ fn reason_of_end<S: Service>(
 ) -> CloseReason {
     match result {
         Ok(()) if http.net.is_draining() => CloseReason::Draining,
-        Ok(()) => match http.stream.borrow().client() {
+        Ok(()) => match http.stream.borrow().client {
             ClientSide::Reset => CloseReason::ClientReset,
             ClientSide::Open if monitor.is_shutting_down() => CloseReason::Idle,
             ClientSide::Open | ClientSide::Closed => CloseReason::ClientClosed,
         },
         Err(error) => {
-            let client = http.slot.peer().endpoints().client;
+            let client = http.slot.peer.endpoints().client;
             tracing::debug!("connection from {client}: {error}");
-            http.reason_of_error(&*error, Cause::Other)
+            http.reason_of_error(&*error)
         }
     }
 }
 
-/// A request that may become a tunnel: its worker, and its stream once the response is sent.
-type Switching = Option<(Rc<WorkerNet>, OnUpgrade)>;
-
-/// Prepares for a tunnel if the request may become one (RFC 8441 §4).
-fn begin_switch(net: &Rc<WorkerNet>, request: &mut Request<HyperBody>) -> Switching {
-    (*request.method() == Method::CONNECT).then(|| (Rc::clone(net), hyper::upgrade::on(request)))
-}
-
-/// Has a task run a tunnel.
-fn switch(switching: &mut Switching, tunnel: Box<dyn Tunnel>) {
-    if let Some((net, upgrade)) = switching.take() {
-        let tasks = net.tasks().clone();
-        tasks.spawn(tunnel::run_on_stream(net, upgrade, tunnel));
-    }
-}
-
-/// Checks once a second whether the connection goes on.
 fn check<S>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionMonitor) -> Action<()> {
     let (connection, mut stream) = (&http.slot, http.stream.borrow_mut());
     let wait = stream.client_wait(monitor.now());
     let is_sending = stream.is_sending();
     let action = check_sent(connection, wait, limits, monitor, || {
-        http.net.log().slow(connection);
-        connection.watched().tracer().note(Item::Connection, "net", || {
-            "a response was too slow: its client took less than send_timeout and send_rate allow".into()
-        });
+        http.net.log.slow(connection);
+        connection
+            .note(|| "a response was too slow: its client took less than send_timeout and send_rate allow".into());
     });
     if is_sending {
         monitor.restart_idle_time(connection);
@@ -273,7 +243,6 @@ fn check<S>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionM
     }
 }
 
-/// Checks whether the client takes what it is sent.
 fn check_sent(
     connection: &Connection,
     wait: Option<ClientWait>,
@@ -296,8 +265,7 @@ fn check_sent(
     Action::Close(())
 }
 
-/// Checks whether the connection has been idle for too long. It is closed after `head_timeout`, and is sent GOAWAY
-/// before (RFC 9113 §6.8).
+/// Checks whether the connection has been idle for `head_timeout`. It is sent GOAWAY before (RFC 9113 §6.8).
 fn check_idle(connection: &Connection, limits: &Limits, monitor: &mut ConnectionMonitor) -> Action<()> {
     let timeout = limits.head_timeout;
     let notice = GOAWAY_NOTICE.min(timeout / 4);
@@ -349,7 +317,7 @@ mod tests {
     impl Monitored {
         fn new(head_timeout: u64, send_timeout: u64) -> Monitored {
             let connection = Connection::alone();
-            connection.outgoing().set_http2();
+            connection.outgoing.is_http2.set(true);
             Monitored {
                 monitor: ConnectionMonitor::new(&connection, 0),
                 connection,
@@ -369,7 +337,7 @@ mod tests {
             under_way.wait_on_client();
             let bytes = Bytes::from_static(&[0; 100_000]);
             let chunk = under_way.hand_out(bytes, ChunkMemory::Own, ChunkPosition::Inner);
-            let delivery = self.connection.outgoing().take_new_delivery().unwrap();
+            let delivery = self.connection.outgoing.new_delivery.take().unwrap();
             Exchange {
                 under_way,
                 chunk,
@@ -417,7 +385,7 @@ mod tests {
             }
             let bytes = Bytes::from_static(&[0; 100_000]);
             self.chunk = self.under_way.hand_out(bytes, ChunkMemory::Own, ChunkPosition::Inner);
-            assert!(connection.outgoing().take_new_delivery().is_none());
+            assert!(connection.outgoing.new_delivery.take().is_none());
         }
     }
 
@@ -429,7 +397,7 @@ mod tests {
             actions,
             [Action::Continue, Action::ShutDown, Action::Continue, Action::Close(())]
         );
-        assert!(!monitored.connection.is_aborted());
+        assert!(!monitored.connection.is_aborted.get());
     }
 
     #[test]
@@ -456,11 +424,11 @@ mod tests {
             // Less than both together would have to take.
             other.chunk.advance(600);
             assert_eq!(monitored.serving_at(second), Action::Continue);
-            assert!(!stalled.delivery.is_aborted(), "{second}");
+            assert!(!stalled.delivery.is_aborted.get(), "{second}");
         }
         assert_eq!(monitored.serving_at(62), Action::Continue);
-        assert!(stalled.delivery.is_aborted() && !other.delivery.is_aborted());
-        assert!(!monitored.connection.is_aborted());
+        assert!(stalled.delivery.is_aborted.get() && !other.delivery.is_aborted.get());
+        assert!(!monitored.connection.is_aborted.get());
     }
 
     #[test]
@@ -471,17 +439,17 @@ mod tests {
             other.chunk.advance(1200);
             assert_eq!(monitored.serving_at(second), Action::Continue);
         }
-        assert!(!waiting.delivery.is_aborted());
+        assert!(!waiting.delivery.is_aborted.get());
         // Two turns of a frame and a window each, then the time limit.
         let mut is_aborted = |second: u32| {
             other.chunk.advance(1200);
             other.again(&monitored.connection);
             assert_eq!(monitored.serving_at(second), Action::Continue);
-            waiting.delivery.is_aborted()
+            waiting.delivery.is_aborted.get()
         };
         let aborted_at = (70..400).find(|second| is_aborted(*second));
         assert_eq!(aborted_at, Some(197));
-        assert!(!monitored.connection.is_aborted());
+        assert!(!monitored.connection.is_aborted.get());
     }
 
     #[test]
@@ -497,7 +465,7 @@ mod tests {
             }
             assert_eq!(monitored.serving_at(second), Action::Continue);
         }
-        assert!(exchanges.iter().all(|exchange| !exchange.delivery.is_aborted()));
+        assert!(exchanges.iter().all(|exchange| !exchange.delivery.is_aborted.get()));
     }
 
     #[test]
@@ -510,7 +478,7 @@ mod tests {
             other.again(&monitored.connection);
             let wait = Some(ClientWait { waited, taken: 2000 });
             assert_eq!(monitored.serving(second, wait), Action::Continue);
-            stalled.delivery.is_aborted()
+            stalled.delivery.is_aborted.get()
         };
         let aborted_at = (1..400).find(|second| is_aborted(*second));
         assert_eq!(aborted_at, Some(142));
@@ -523,7 +491,7 @@ mod tests {
         exchange.under_way.wait_on_server();
         let actions = [1, 50, 100, 200].map(|second| monitored.serving_at(second));
         assert_eq!(actions, [Action::Continue; 4]);
-        assert!(!exchange.delivery.is_aborted());
+        assert!(!exchange.delivery.is_aborted.get());
     }
 
     /// A body of one chunk, whose exchange is over.
@@ -547,7 +515,7 @@ mod tests {
         };
         let closed_at = (1..400).find(|second| action(*second) != Action::Continue);
         assert_eq!(closed_at, Some(62));
-        assert!(monitored.connection.is_aborted());
+        assert!(monitored.connection.is_aborted.get());
     }
 
     #[test]
@@ -579,6 +547,6 @@ mod tests {
         let actions = [1, 59].map(|second| monitored.serving_at(second));
         assert_eq!(actions, [Action::Continue; 2]);
         assert_eq!(monitored.serving_at(61), Action::Close(()));
-        assert!(monitored.connection.is_aborted());
+        assert!(monitored.connection.is_aborted.get());
     }
 }

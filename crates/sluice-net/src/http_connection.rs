@@ -11,8 +11,7 @@ use crate::slots::Slot;
 use crate::stream::{ClientSide, ClientStream};
 use crate::worker_net::WorkerNet;
 
-/// A connection that speaks HTTP. The fields are dropped in this order, so the socket is closed before its slot becomes
-/// free.
+/// A connection that speaks HTTP. The order of the fields has the socket closed before its slot becomes free.
 pub(crate) struct HttpConnection<S> {
     pub net: Rc<WorkerNet>,
     pub service: Rc<S>,
@@ -20,47 +19,45 @@ pub(crate) struct HttpConnection<S> {
     pub slot: Slot,
 }
 
-/// The cause of an error of a connection.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// The body of a response, which was aborted.
-    Body,
-    /// The client, the network or a rule of the protocol.
-    Other,
-}
-
 impl<S: Service> HttpConnection<S> {
     /// Has it looked up who watches the connection, if a watch has come or gone. To be called before bytes are read or written.
     pub(crate) fn join_watches(&self) {
-        if self.slot.watched().generation() != self.net.watches().generation() {
+        if self.slot.watched.generation.get() != self.net.watches().generation() {
             self.look_up_watches();
         }
     }
 
-    /// Why the connection ends with this error, which is noted. It may be that a response was aborted.
-    pub(crate) fn reason_of_error(&self, error: &dyn Error, cause: Cause) -> CloseReason {
-        match (cause, self.stream.borrow().client()) {
-            (Cause::Body, _) => CloseReason::Aborted,
-            (_, ClientSide::Closed) => CloseReason::ClientClosed,
-            (_, ClientSide::Reset) => CloseReason::ClientReset,
-            (Cause::Other, ClientSide::Open) => {
+    /// Why the connection ends with this error, which is noted if it is not the client's leave.
+    pub(crate) fn reason_of_error(&self, error: &dyn Error) -> CloseReason {
+        match self.stream.borrow().client {
+            ClientSide::Closed => CloseReason::ClientClosed,
+            ClientSide::Reset => CloseReason::ClientReset,
+            ClientSide::Open => {
                 connection_events::note_error(&self.slot, error);
                 CloseReason::Error
             }
         }
     }
 
+    /// Ends a connection whose client does not take what it is sent.
+    pub(crate) fn end_slow(&self) {
+        self.net.log.slow(&self.slot);
+        self.slot.close_because(CloseReason::TooSlow);
+        self.slot.abort();
+    }
+
     #[cold]
     fn look_up_watches(&self) {
         let connection = &self.slot;
-        let was_watched = connection.watched().is_watched();
+        let was_watched = connection.watched.is_watched();
         connection
-            .peer()
-            .set_proxy(self.service.is_trusted_proxy(&connection.peer().endpoints()));
+            .peer
+            .is_proxy
+            .set(self.service.is_trusted_proxy(&connection.peer.endpoints()));
         self.net.tracer(connection);
-        if !was_watched || !connection.watched().is_watched() {
+        if !was_watched || !connection.watched.is_watched() {
             // It has missed bytes.
-            self.stream.borrow_mut().forget_watched_bytes();
+            self.stream.borrow_mut().watched_bytes = None;
             connection_events::note_joined(connection);
         }
     }

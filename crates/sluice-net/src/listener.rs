@@ -29,17 +29,15 @@ use crate::connection_events;
 use crate::serve_connection::serve_connection;
 use crate::service::Service;
 use crate::socket::Socket;
-use crate::unix;
-use crate::unix::SocketFile;
+use crate::unix::{self, SocketFile};
 use crate::unix_peer::{UnixPeer, close_listener};
 use crate::worker_net::WorkerNet;
 
 /// Connections that wait in the kernel to be accepted by one worker; the system caps this (net.core.somaxconn).
 pub(crate) const BACKLOG: i32 = 4096;
 
-/// TCP keepalive detects clients whose machine or network has gone: the first probe is sent after a minute without a
-/// packet, and the connection is closed after six unanswered ones. Without it a script that computes for minutes would
-/// run on for a client that is gone, because no time limit of the server applies to it.
+/// TCP keepalive detects clients whose machine or network has gone: a script that computes for minutes would run on for them,
+/// because no time limit of the server applies to it.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 6;
@@ -50,6 +48,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A worker's listening socket.
 pub struct Listener {
     socket: OwnedFd,
+    kind: ListenerKind,
+}
+
+#[derive(Clone, Copy)]
+struct ListenerKind {
     /// The address it is bound to. `None` for a unix socket.
     address: Option<SocketAddr>,
     /// Whether other workers accept from the same socket.
@@ -59,27 +62,16 @@ pub struct Listener {
 /// The listening sockets of one address.
 pub struct Bound {
     /// One for each worker, or fewer, which workers share.
-    sockets: Vec<OwnedFd>,
+    pub sockets: Vec<OwnedFd>,
     /// The configured address.
-    configured: ListenAddress,
+    pub configured: ListenAddress,
     /// The same, with the port that the system chose.
-    address: ListenAddress,
-    /// The file of a unix socket.
-    file: Option<SocketFile>,
-}
-
-/// The listeners of one address, for each worker.
-pub struct Listeners {
-    /// One list for each worker.
-    pub by_worker: Vec<Vec<Listener>>,
-    /// The file of a unix socket; dropping this removes it.
+    pub address: ListenAddress,
+    /// The file of a unix socket, which is removed with these sockets.
     pub file: Option<SocketFile>,
 }
 
-/// Binds an address for `workers` workers. Port 0 lets the system choose one port for all.
-///
-/// # Errors
-/// The port is taken, or the address is not one of this machine: the administrator's fault.
+/// Binds an address. Port 0 lets the system choose one for all workers. An error is the administrator's fault.
 pub fn bind(settings: &ListenSettings, workers: usize) -> io::Result<Bound> {
     match &settings.address {
         ListenAddress::Inet(address) => {
@@ -104,10 +96,7 @@ pub fn bind(settings: &ListenSettings, workers: usize) -> io::Result<Bound> {
 }
 
 impl Bound {
-    /// The sockets of an address that another process has bound; it also removes the file of a unix socket.
-    ///
-    /// # Errors
-    /// There is no socket, or one does not listen on this address.
+    /// The sockets of an address that another process has bound, and whose file it removes. An error: one does not listen there.
     pub fn of_sockets(configured: &ListenAddress, sockets: Vec<OwnedFd>) -> io::Result<Bound> {
         let mut address = None;
         for socket in &sockets {
@@ -136,16 +125,7 @@ impl Bound {
         })
     }
 
-    /// Whether the file of a unix socket is removed with these sockets.
-    #[must_use]
-    pub fn owns_file(&self) -> bool {
-        self.file.is_some()
-    }
-
-    /// Removes the file of a unix socket with these sockets, as the process did that has bound them. Without a file there is nothing to remove.
-    ///
-    /// # Errors
-    /// The system is out of descriptors.
+    /// Has the file of a unix socket, if there is one, removed with these sockets. An error: no descriptors are left.
     pub fn owning_file(mut self) -> io::Result<Bound> {
         if let (ListenAddress::Unix(path), Some(socket)) = (&self.configured, self.sockets.first()) {
             self.file = SocketFile::of(path, socket.try_clone()?).ok();
@@ -153,51 +133,27 @@ impl Bound {
         Ok(self)
     }
 
-    /// The configured address.
-    #[must_use]
-    pub fn configured(&self) -> &ListenAddress {
-        &self.configured
-    }
-
-    /// The address, with the port that the system chose.
-    #[must_use]
-    pub fn address(&self) -> &ListenAddress {
-        &self.address
-    }
-
-    /// The sockets.
-    #[must_use]
-    pub fn sockets(&self) -> &[OwnedFd] {
-        &self.sockets
-    }
-
-    /// The listeners of each worker: every socket has one at least, and every worker has one.
-    ///
-    /// # Errors
-    /// The system is out of descriptors.
-    pub fn into_listeners(mut self, workers: usize) -> io::Result<Listeners> {
+    /// The listeners of each worker, one or more for every socket, and the file of a unix socket. An error: no descriptors are left.
+    pub fn into_listeners(mut self, workers: usize) -> io::Result<(Vec<Vec<Listener>>, Option<SocketFile>)> {
         let address = match self.address {
             ListenAddress::Inet(address) => Some(address),
             ListenAddress::Unix(_) => None,
         };
         let sockets = std::mem::take(&mut self.sockets);
-        let (given, is_shared) = (sockets.len(), sockets.len() < workers);
-        let mut by_worker: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
-        let listener = |socket| Listener {
-            socket,
+        let given = sockets.len();
+        let kind = ListenerKind {
             address,
-            is_shared,
+            is_shared: given < workers,
         };
+        let mut by_worker: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
+        let listener = |socket| Listener { socket, kind };
         for (worker, listeners) in by_worker.iter_mut().enumerate().skip(given) {
             listeners.push(listener(sockets[worker % given].try_clone()?));
         }
         for (index, socket) in sockets.into_iter().enumerate() {
             by_worker[index % workers].push(listener(socket));
         }
-        Ok(Listeners {
-            by_worker,
-            file: self.file.take(),
-        })
+        Ok((by_worker, self.file.take()))
     }
 }
 
@@ -211,36 +167,30 @@ impl Drop for Bound {
 }
 
 fn bind_inet(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
-    // With SO_REUSEPORT a second server could bind the same port. Binding without it first fails if any process
-    // listens.
-    drop(socket(address, Sharing::Alone)?);
-    let first = socket(address, Sharing::Workers)?;
+    // With SO_REUSEPORT a second server could bind the same port. Without it, binding fails if any process listens.
+    drop(socket(address, false)?);
+    let first = socket(address, true)?;
     let address = first.local_addr()?;
     let mut sockets = vec![first];
     while sockets.len() < workers {
-        sockets.push(socket(address, Sharing::Workers)?);
+        sockets.push(socket(address, true)?);
     }
     Ok(sockets)
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Sharing {
-    Alone,
-    Workers,
-}
-
-fn socket(address: SocketAddr, sharing: Sharing) -> io::Result<TcpListener> {
+/// A socket at an address; `listens` with others of this server.
+fn socket(address: SocketAddr, listens: bool) -> io::Result<TcpListener> {
     let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // An address whose last connections are still in TIME-WAIT can be bound again (socket(7)).
     socket.set_reuse_address(true)?;
-    socket.set_reuse_port(sharing == Sharing::Workers)?;
+    socket.set_reuse_port(listens)?;
     if address.is_ipv6() {
         // `[::]` does not include `0.0.0.0`, so that a server can listen on both.
         socket.set_only_v6(true)?;
     }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    if sharing == Sharing::Workers {
+    if listens {
         // Accepted sockets inherit these options, which saves system calls.
         socket.set_tcp_nodelay(true)?;
         let keepalive = TcpKeepalive::new()
@@ -262,11 +212,7 @@ pub async fn accept<S: Service>(
     index: usize,
     closing: watch::Receiver<bool>,
 ) {
-    let Listener {
-        socket,
-        address,
-        is_shared,
-    } = listener;
+    let Listener { socket, kind } = listener;
     #[expect(
         deprecated,
         reason = "sound for a listener, which owns its descriptor; its replacement is unsafe because not all types do"
@@ -275,44 +221,20 @@ pub async fn accept<S: Service>(
         Ok(listener) => listener,
         Err(error) => return tracing::error!("listening socket: {error}"),
     };
-    accept_until_closed(
-        &net,
-        &service,
-        &listener,
-        ListenerKind {
-            address,
-            is_shared,
-            index,
-        },
-        closing,
-    )
-    .await;
-    if address.is_none() {
+    accept_until_closed(&net, &service, &listener, (kind, index), closing).await;
+    if kind.address.is_none() {
         close_listener(listener.into_inner());
     }
-}
-
-/// The properties of a listening socket.
-#[derive(Clone, Copy)]
-struct ListenerKind {
-    address: Option<SocketAddr>,
-    is_shared: bool,
-    index: usize,
 }
 
 async fn accept_until_closed<S: Service>(
     net: &Rc<WorkerNet>,
     service: &Rc<S>,
     listener: &AsyncFd<OwnedFd>,
-    kind: ListenerKind,
+    (ListenerKind { address, is_shared }, index): (ListenerKind, usize),
     mut closing: watch::Receiver<bool>,
 ) {
-    let ListenerKind {
-        address,
-        is_shared,
-        index,
-    } = kind;
-    let slots = Rc::clone(net.slots());
+    let slots = Rc::clone(&net.slots);
     let mut draining = pin!(net.closing());
     while net.is_accepting() {
         // Workers may share a socket: a worker without a free slot makes room first, and the others accept meanwhile.
@@ -334,11 +256,11 @@ async fn accept_until_closed<S: Service>(
             },
         };
         match accepted {
-            Ok(NewSocket { socket, client }) => {
+            Ok((socket, client)) => {
                 let socket = match address {
                     Some(_) => Socket::new(socket),
                     None => {
-                        let peer = UnixPeer::of(&socket, net.log());
+                        let peer = UnixPeer::of(&socket, &net.log);
                         Socket::with_peer(socket, peer)
                     }
                 };
@@ -346,8 +268,8 @@ async fn accept_until_closed<S: Service>(
                     continue;
                 };
                 let Some(counted) = count(net, &**service, &endpoints, index) else {
-                    let most = net.client_counts().connections_max();
-                    net.log().over_client_limit(&endpoints, most);
+                    let most = net.client_counts.connections_max;
+                    net.log.over_client_limit(&endpoints, most);
                     connection_events::note_over_client_limit(net, &endpoints, most);
                     continue;
                 };
@@ -360,16 +282,16 @@ async fn accept_until_closed<S: Service>(
                 let slot = slots.take(net.connection(endpoints), counted, net.tick());
                 if net.watches().is_on() {
                     let is_proxy = net.has_proxy_protocol(index) || service.is_trusted_proxy(&endpoints);
-                    slot.peer().set_listener(index);
-                    slot.peer().set_proxy(is_proxy);
-                    connection_events::note_accepted(net, &slot, slot.number());
+                    slot.peer.listener.set(index);
+                    slot.peer.is_proxy.set(is_proxy);
+                    connection_events::note_accepted(net, &slot, slot.number);
                 }
                 let (net, service) = (Rc::clone(net), Rc::clone(service));
-                let tasks = net.tasks().clone();
+                let tasks = net.tasks.clone();
                 tasks.spawn(serve_connection(net, service, socket, slot, index));
             }
             Err(error) if is_shortage(&error) => {
-                net.log().accept_failed(&error, PAUSE);
+                net.log.accept_failed(&error, PAUSE);
                 tokio::time::sleep(PAUSE).await;
             }
             Err(_) => {}
@@ -377,7 +299,6 @@ async fn accept_until_closed<S: Service>(
     }
 }
 
-/// Waits until an address is removed.
 async fn closed(closing: &mut watch::Receiver<bool>) {
     if closing.wait_for(|is_closed| *is_closed).await.is_err() {
         // The server itself is gone, and with it this worker soon.
@@ -385,16 +306,15 @@ async fn closed(closing: &mut watch::Receiver<bool>) {
     }
 }
 
-/// Waits until a slot is free.
 async fn make_room(net: &WorkerNet) {
-    net.slots()
-        .make_room(|connection| net.log().closed_for_another(connection))
+    net.slots
+        .make_room(|connection| net.log.closed_for_another(connection))
         .await;
 }
 
 /// Waits until a connection waits to be accepted, and then until a slot is free.
 async fn make_room_for_waiting(net: &WorkerNet, listener: &AsyncFd<OwnedFd>) {
-    while net.slots().are_full() {
+    while net.slots.are_full() {
         let Ok(mut ready) = listener.readable().await else {
             return;
         };
@@ -409,8 +329,8 @@ async fn make_room_for_waiting(net: &WorkerNet, listener: &AsyncFd<OwnedFd>) {
 /// Counts a connection of its client. `None` if the client has as many as it may have; `Some(None)` if it is not counted.
 /// A proxy's connections are those of many clients, and a unix socket's are a proxy's.
 fn count<S: Service>(net: &WorkerNet, service: &S, endpoints: &Endpoints, index: usize) -> Option<Option<Counted>> {
-    let counts = net.client_counts();
-    let is_counted = counts.is_limited()
+    let counts = &net.client_counts;
+    let is_counted = counts.connections_max > 0
         && !endpoints.is_unix
         && !service.is_trusted_proxy(endpoints)
         && !net.has_proxy_protocol(index);
@@ -420,14 +340,9 @@ fn count<S: Service>(net: &WorkerNet, service: &S, endpoints: &Endpoints, index:
     }
 }
 
-/// An accepted connection.
-struct NewSocket {
-    /// Does not block. May be a unix socket: nothing that is called on it is specific to TCP (`socket`).
-    socket: TcpStream,
-    client: Option<SocketAddr>,
-}
+/// An accepted connection, which does not block, and its client. It may be a unix socket: nothing that is called on it is specific to TCP (`socket`).
+type NewSocket = (TcpStream, Option<SocketAddr>);
 
-/// Accepts the next connection.
 fn poll_accept(listener: &AsyncFd<OwnedFd>, context: &mut Context<'_>) -> Poll<io::Result<NewSocket>> {
     loop {
         let mut ready = ready!(listener.poll_read_ready(context))?;
@@ -440,10 +355,7 @@ fn poll_accept(listener: &AsyncFd<OwnedFd>, context: &mut Context<'_>) -> Poll<i
 fn accept_now(listener: &OwnedFd) -> io::Result<NewSocket> {
     let (socket, client) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
-    Ok(NewSocket {
-        socket: socket.into(),
-        client,
-    })
+    Ok((socket.into(), client))
 }
 
 /// The two ends of a connection. A listener on a wildcard address asks the socket which address the client reached.

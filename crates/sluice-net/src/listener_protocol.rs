@@ -6,8 +6,7 @@ use rustls::server::ProducesTickets;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::{ListenAddress, Peers, Settings};
 
-use crate::tls;
-use crate::tls::ListenerTls;
+use crate::tls::{self, ListenerTls};
 
 /// The protocols of one listener; replaced as a whole on reload.
 #[derive(Clone)]
@@ -16,18 +15,13 @@ pub struct ListenerProtocol {
     pub tls: Option<Arc<ListenerTls>>,
     /// Whether HTTP/2 is offered besides HTTP/1.1.
     pub http2: bool,
-    /// The proxies that connections must come from, if they begin with a header of the PROXY protocol; others are
-    /// closed.
+    /// The proxies that connections must come from, if they begin with a header of the PROXY protocol.
     pub proxy_protocol: Option<Arc<Peers>>,
     /// The port of the same host to which every request is redirected.
     pub redirect_to_https: Option<u16>,
 }
 
-/// Opens the certificates and keys of the settings, and returns the protocols of each listener, in the order of the
-/// settings.
-///
-/// # Errors
-/// A certificate or key cannot be read or used: the administrator's fault.
+/// The protocols of each listener, in the order of the settings. An error is the administrator's fault: a certificate or key.
 pub fn open(settings: &Settings, tickets: &Arc<dyn ProducesTickets>) -> Result<Vec<ListenerProtocol>, OpenError> {
     let configs = tls::open(settings, tickets)?;
     let protocols = settings

@@ -1,9 +1,8 @@
 //! The monitor of a connection: decides once a second whether the connection goes on.
 //!
-//! Here: what a protocol asks whenever its task is polled, several times per request. So the clock is read, and the
+//! A protocol asks it whenever its task is polled, several times per request. So the clock is read, and the
 //! protocol's own check called, only when the worker has counted another second; otherwise the answer costs two
-//! comparisons. Not here: the time limits, and what happens to the connection then (`http1`, `http2`); the time limit
-//! of sending as such (`send_allowance`).
+//! comparisons.
 
 use std::rc::Rc;
 use std::task::Context;
@@ -23,7 +22,6 @@ const SLOW_EXCHANGES_MAX: usize = 4;
 /// The next action of a protocol with its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action<T> {
-    /// Go on.
     Continue,
     /// Complete the exchanges under way, and begin no other.
     ShutDown,
@@ -37,7 +35,9 @@ pub(crate) struct ConnectionMonitor {
     tick: u32,
     now: Instant,
     is_shutting_down: bool,
-    exchanges: Unchanged,
+    /// The number of exchanges at the last check, and since when it has not changed.
+    begun: u32,
+    idle_since: Instant,
     /// The time between the last two checks.
     elapsed: Duration,
     /// Bytes of bodies that had moved to the socket at the last check; wraps around.
@@ -56,18 +56,18 @@ impl ConnectionMonitor {
             tick,
             now,
             is_shutting_down: false,
-            exchanges: Unchanged::new(connection.exchanges().begun(), now),
+            begun: connection.exchanges.begun.get(),
+            idle_since: now,
             elapsed: Duration::ZERO,
-            moved: connection.outgoing().moved(),
+            moved: connection.outgoing.moved.get(),
             wait: None,
             newly_moved: 0,
             allowance: None,
         }
     }
 
-    /// Decides what to do with the connection now, and has its task woken after the next second. `check` is called once
-    /// a second, and its action takes precedence; if it is `Continue` and the server drains, the connection is shut
-    /// down, once.
+    /// Decides what to do with the connection now, and has its task woken after the next second. `check` is called once a second,
+    /// and its action takes precedence over the shutdown, once, when the server drains.
     pub(crate) fn next_action<T>(
         &mut self,
         net: &WorkerNet,
@@ -107,7 +107,6 @@ impl ConnectionMonitor {
         }
     }
 
-    /// The time of the last check.
     pub(crate) fn now(&self) -> Instant {
         self.now
     }
@@ -119,17 +118,16 @@ impl ConnectionMonitor {
 
     /// The time since the last exchange. `None` if one is under way, or has begun since the last check.
     pub(crate) fn idle_time(&mut self, connection: &Connection) -> Option<Duration> {
-        let progress = if connection.exchanges().is_busy() || connection.outgoing().has_chunks() {
-            Progress::Excused
-        } else {
-            Progress::Expected
-        };
-        self.exchanges.check(connection.exchanges().begun(), progress, self.now)
+        let is_in_use = connection.exchanges.is_busy() || connection.outgoing.has_chunks();
+        if is_in_use || connection.exchanges.begun.get() != self.begun {
+            self.restart_idle_time(connection);
+            return None;
+        }
+        Some(self.now.duration_since(self.idle_since))
     }
 
-    /// Counts the idle time from now on.
     pub(crate) fn restart_idle_time(&mut self, connection: &Connection) {
-        self.exchanges = Unchanged::new(connection.exchanges().begun(), self.now);
+        (self.begun, self.idle_since) = (connection.exchanges.begun.get(), self.now);
     }
 
     /// Whether the client still takes what it is sent, or the server waits for something else.
@@ -143,14 +141,14 @@ impl ConnectionMonitor {
         wait: Option<ClientWait>,
         limits: &Limits,
     ) -> bool {
-        let moved = connection.outgoing().moved();
+        let moved = connection.outgoing.moved.get();
         let newly_moved = moved.wrapping_sub(std::mem::replace(&mut self.moved, moved));
         self.wait = wait;
         self.newly_moved = newly_moved;
         let wait = wait.or_else(|| {
-            let outgoing = connection.outgoing();
+            let outgoing = &connection.outgoing;
             let is_stalled =
-                outgoing.has_chunks() && !connection.exchanges().wait_for_server() && outgoing.count_waiting() == 0;
+                outgoing.has_chunks() && !connection.exchanges.wait_for_server() && outgoing.count_waiting() == 0;
             is_stalled.then_some(ClientWait {
                 waited: self.elapsed,
                 taken: newly_moved,
@@ -160,7 +158,7 @@ impl ConnectionMonitor {
             self.allowance = None;
             return true;
         };
-        let deliveries = connection.outgoing().count_waiting().clamp(1, SLOW_EXCHANGES_MAX);
+        let deliveries = connection.outgoing.count_waiting().clamp(1, SLOW_EXCHANGES_MAX);
         let rate = limits.send_bytes_per_second_min.saturating_mul(deliveries as u64);
         let allowance = self.allowance.get_or_insert_with(|| SendAllowance::new(limits));
         allowance.covers(wait, rate, limits)
@@ -173,7 +171,7 @@ impl ConnectionMonitor {
     /// together they are fast enough, because they share socket and window of the connection and take turns. An exchange is
     /// excused no more once the connection has sent what could be sent before its turn: then only its own window is closed.
     pub(crate) fn abort_slow_exchanges(&mut self, connection: &Connection, limits: &Limits) -> SlowBodies {
-        let outgoing = connection.outgoing();
+        let outgoing = &connection.outgoing;
         let deliveries = outgoing.waiting_deliveries();
         let waited_for_socket = self.wait.map_or(Duration::ZERO, |wait| wait.waited);
         let waited = self.elapsed.saturating_sub(waited_for_socket);
@@ -203,34 +201,6 @@ pub(crate) struct SlowBodies {
     pub aborted: usize,
     /// Whether there are some whose exchange is over: only closing the connection ends these.
     pub are_complete_ones_slow: bool,
-}
-
-/// Whether a counter has to change.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Progress {
-    Expected,
-    Excused,
-}
-
-/// A counter, and since when it has not changed.
-struct Unchanged {
-    count: u32,
-    since: Instant,
-}
-
-impl Unchanged {
-    fn new(count: u32, since: Instant) -> Unchanged {
-        Unchanged { count, since }
-    }
-
-    /// The time without progress. `None` if the count has changed since the last check, or is excused from changing.
-    fn check(&mut self, count: u32, progress: Progress, now: Instant) -> Option<Duration> {
-        if count != self.count || progress == Progress::Excused {
-            *self = Unchanged::new(count, now);
-            return None;
-        }
-        Some(now.duration_since(self.since))
-    }
 }
 
 #[cfg(test)]

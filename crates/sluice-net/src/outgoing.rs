@@ -1,9 +1,5 @@
 //! Response bytes that the protocol of a connection has, until it has passed them on to the socket.
 //!
-//! Here: which memory they use, by connection and (`send_budget`) by worker; how much more of a body a connection may
-//! have; and which bodies make progress. Not here: what happens to a client that makes none (`monitor`, `http1`,
-//! `http2`), and to a connection whose bytes use too much memory (`worker_net`).
-//!
 //! ```text
 //! body ─▶ poll_room ─▶ hold ─▶ Chunk, in hyper ─▶ count_moved (to the socket) ─▶ release (memory is free)
 //! ```
@@ -40,25 +36,23 @@ pub(crate) const STREAMS_MAX: u32 = 128;
 /// The response bytes of one connection that its protocol has.
 pub(crate) struct Outgoing {
     budget: Rc<SendBudget>,
-    /// Bytes of memory in use.
-    bytes: Cell<usize>,
+    pub(crate) bytes: Cell<usize>,
     /// The sum over these bytes of the budget's clock when each was added.
     clocks: Cell<u128>,
     /// Bytes in the write coalescer, and since when it has taken no progress.
     coalesced: Cell<Coalesced>,
-    /// Chunks that the protocol has.
     chunks: Cell<u32>,
     /// Bytes of chunks that have moved to the socket; wraps around.
-    moved: Cell<u32>,
+    pub(crate) moved: Cell<u32>,
     /// Bodies of several chunks whose exchanges are in progress.
     deliveries: RefCell<Vec<Rc<Delivery>>>,
     /// HTTP/2 bodies of one chunk, whose exchanges are over; made for the first of them.
     complete: OnceCell<Box<CompleteBodies>>,
     /// In HTTP/2 the delivery that began last, until the task of its exchange takes it.
-    new_delivery: Cell<Option<Rc<Delivery>>>,
-    is_http2: Cell<bool>,
+    pub(crate) new_delivery: Cell<Option<Rc<Delivery>>>,
+    pub(crate) is_http2: Cell<bool>,
     /// The connection was aborted for its memory, which no longer counts.
-    is_written_off: Cell<bool>,
+    pub(crate) is_written_off: Cell<bool>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -84,21 +78,6 @@ impl Outgoing {
         }
     }
 
-    /// Notes that the connection speaks HTTP/2.
-    pub(crate) fn set_http2(&self) {
-        self.is_http2.set(true);
-    }
-
-    /// Whether the connection speaks HTTP/2.
-    pub(crate) fn is_http2(&self) -> bool {
-        self.is_http2.get()
-    }
-
-    /// Bytes of memory in use.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes.get()
-    }
-
     /// The bytes, each multiplied by the time that it has waited, by the budget's clock.
     pub(crate) fn byte_time(&self) -> u128 {
         let now = u128::from(self.budget.clock()) * self.bytes.get() as u128;
@@ -115,36 +94,23 @@ impl Outgoing {
         self.chunks.get().clamp(1, STREAMS_MAX)
     }
 
-    /// Bytes of chunks that have moved to the socket; wraps around.
-    pub(crate) fn moved(&self) -> u32 {
-        self.moved.get()
-    }
-
-    /// The deliveries that wait for the client.
     pub(crate) fn waiting_deliveries(&self) -> Vec<Rc<Delivery>> {
         let deliveries = self.deliveries.borrow();
         let waiting = deliveries.iter().filter(|delivery| delivery.waits_for_client.get());
         waiting.cloned().collect()
     }
 
-    /// The number of deliveries that wait for the client.
     pub(crate) fn count_waiting(&self) -> usize {
         let deliveries = self.deliveries.borrow();
-        deliveries
-            .iter()
-            .filter(|delivery| delivery.waits_for_client.get())
-            .count()
+        let waiting = deliveries.iter().filter(|delivery| delivery.waits_for_client.get());
+        waiting.count()
     }
 
     /// Aborts the delivery of the exchange with this number, if it has begun.
     pub(crate) fn abort_delivery(&self, exchange: u32) {
         let deliveries = self.deliveries.borrow();
-        let delivery = deliveries
-            .iter()
-            .find(|delivery| delivery.exchange == exchange)
-            .cloned();
-        drop(deliveries);
-        if let Some(delivery) = delivery {
+        let found = deliveries.iter().find(|delivery| delivery.exchange == exchange);
+        if let Some(delivery) = found {
             delivery.abort();
         }
     }
@@ -152,11 +118,6 @@ impl Outgoing {
     /// HTTP/2 bodies of one chunk, whose exchanges are over.
     pub(crate) fn complete_bodies(&self) -> &CompleteBodies {
         self.complete.get_or_init(Box::default)
-    }
-
-    /// The delivery that has begun since the last call, if any.
-    pub(crate) fn take_new_delivery(&self) -> Option<Rc<Delivery>> {
-        self.new_delivery.take()
     }
 
     /// Counts the bytes that the write coalescer now has.
@@ -184,10 +145,6 @@ impl Outgoing {
         self.bytes.get()
     }
 
-    pub(crate) fn is_written_off(&self) -> bool {
-        self.is_written_off.get()
-    }
-
     fn take(&self, bytes: usize, clock: u64) {
         self.bytes.set(self.bytes.get() + bytes);
         let clocks = u128::from(clock) * bytes as u128;
@@ -206,7 +163,6 @@ impl Outgoing {
         }
     }
 
-    /// Counts bytes of a chunk that have moved to the socket.
     pub(crate) fn count_moved(&self, hold: &Hold, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.moved.set(self.moved.get().wrapping_add(bytes));
@@ -258,19 +214,15 @@ impl Drop for Outgoing {
 /// The delivery of a body of several chunks.
 #[derive(Default)]
 pub(crate) struct Delivery {
-    /// The number of its exchange.
     exchange: u32,
-    /// Bytes of memory that its chunks use.
     bytes: Cell<usize>,
     /// Bytes of it that have moved to the socket; wraps around.
     moved: Cell<u32>,
-    /// Whether the exchange waits for the client.
     waits_for_client: Cell<bool>,
     /// Whether the exchange waits until its connection uses less memory.
     room_waiter: Cell<Option<Waker>>,
-    /// The task of the exchange.
     task: Cell<Option<Waker>>,
-    is_aborted: Cell<bool>,
+    pub(crate) is_aborted: Cell<bool>,
     /// The progress at the last check, while the exchange waits for the client.
     monitored: Cell<Option<MonitoredDelivery>>,
 }
@@ -319,10 +271,6 @@ impl Delivery {
         }
     }
 
-    pub(crate) fn is_aborted(&self) -> bool {
-        self.is_aborted.get()
-    }
-
     /// Has the task that is polled here woken by `abort`.
     pub(crate) fn register(&self, task: &Waker) {
         let waker = self.task.take().filter(|kept| kept.will_wake(task));
@@ -342,53 +290,34 @@ impl Delivery {
 /// taken within the time of one delivery, while the younger one collects what comes meanwhile. Then the groups change places.
 #[derive(Default)]
 pub(crate) struct CompleteBodies {
-    /// Chunks of each group.
     counts: [Cell<u32>; 2],
-    younger: Cell<Group>,
+    /// The number of the younger group; the other one is `1 - younger`.
+    younger: Cell<usize>,
     /// The older group, measured as one delivery.
     older: Delivery,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Group {
-    #[default]
-    Even,
-    Odd,
-}
-
-impl Group {
-    fn other(self) -> Group {
-        match self {
-            Group::Even => Group::Odd,
-            Group::Odd => Group::Even,
-        }
-    }
-}
-
 impl CompleteBodies {
-    /// Adds a chunk to the younger group.
-    fn add(&self) -> Group {
+    fn add(&self) -> usize {
         let group = self.younger.get();
-        let count = &self.counts[group as usize];
+        let count = &self.counts[group];
         count.set(count.get() + 1);
         group
     }
 
-    fn remove(&self, group: Group) {
-        let count = &self.counts[group as usize];
+    fn remove(&self, group: usize) {
+        let count = &self.counts[group];
         count.set(count.get() - 1);
     }
 
-    fn count_moved(&self, group: Group, bytes: u32) {
+    fn count_moved(&self, group: usize, bytes: u32) {
         if group != self.younger.get() {
             self.older.moved.set(self.older.moved.get().wrapping_add(bytes));
         }
     }
 
-    /// Whether the older group has chunks.
     pub(crate) fn are_waiting(&self) -> bool {
-        let older = self.younger.get().other();
-        self.counts[older as usize].get() > 0
+        self.counts[1 - self.younger.get()].get() > 0
     }
 
     /// Checks whether the client takes the older group fast enough. Call this once a second.
@@ -396,17 +325,16 @@ impl CompleteBodies {
         if self.are_waiting() {
             return self.older.check(turn, limits);
         }
-        self.younger.set(self.younger.get().other());
+        self.younger.update(|younger| 1 - younger);
         self.older.monitored.set(None);
         true
     }
 }
 
-/// The body that a chunk is part of.
 enum HeldBody {
     Delivery(Rc<Delivery>),
     /// A body of this chunk only, in one of the groups of `CompleteBodies`.
-    Complete(Group),
+    Complete(usize),
     /// The same in HTTP/1.1, where a body is checked with its connection.
     Alone,
 }
@@ -414,16 +342,16 @@ enum HeldBody {
 /// The share of a chunk in the counts of its connection, which `Outgoing::release` gives back.
 pub(crate) struct Hold {
     body: HeldBody,
-    /// Bytes of memory.
     bytes: usize,
     /// The budget's clock when it was handed out.
     clock: u64,
 }
 
 /// The body of an exchange, as the connection counts it.
+#[derive(Default)]
 pub(crate) struct OutgoingBody {
-    /// The number of its exchange.
-    exchange: u32,
+    /// The number of its exchange on the connection.
+    pub(crate) exchange: u32,
     /// `None` until it is known that the body has several chunks.
     delivery: Option<Rc<Delivery>>,
     /// Size of the last chunk asked for; 0 before the first. Small, because a response holds it.
@@ -431,18 +359,11 @@ pub(crate) struct OutgoingBody {
 }
 
 impl OutgoingBody {
-    /// The body of the exchange with this number.
     pub(crate) fn of_exchange(exchange: u32) -> OutgoingBody {
         OutgoingBody {
             exchange,
-            delivery: None,
-            chunk_bytes: 0,
+            ..OutgoingBody::default()
         }
-    }
-
-    /// The number of its exchange on the connection.
-    pub(crate) fn exchange(&self) -> u32 {
-        self.exchange
     }
 
     /// Waits until the connection may have another chunk of the body in memory. Returns how many bytes it may have.
@@ -457,15 +378,14 @@ impl OutgoingBody {
         }
         self.chunk_bytes = match self.chunk_bytes {
             _ if is_tight || outgoing.budget.is_scarce() => CHUNK_BYTES_MIN,
-            0 if outgoing.is_http2() => CHUNK_BYTES_MIN,
-            last if outgoing.is_http2() => (2 * last).min(CHUNK_BYTES_MAX_HTTP2),
+            0 if outgoing.is_http2.get() => CHUNK_BYTES_MIN,
+            last if outgoing.is_http2.get() => (2 * last).min(CHUNK_BYTES_MAX_HTTP2),
             0 => CHUNK_BYTES_MAX,
             last => (2 * last).min(CHUNK_BYTES_MAX),
         };
         Poll::Ready(self.chunk_bytes as usize)
     }
 
-    /// Notes that the body has several chunks.
     pub(crate) fn begin_delivery(&mut self, outgoing: &Outgoing) {
         if self.delivery.is_some() {
             return;
@@ -475,19 +395,18 @@ impl OutgoingBody {
             ..Delivery::default()
         });
         outgoing.deliveries.borrow_mut().push(Rc::clone(&delivery));
-        if outgoing.is_http2() {
+        if outgoing.is_http2.get() {
             outgoing.new_delivery.set(Some(Rc::clone(&delivery)));
         }
         delivery.waits_for_client.set(true);
         self.delivery = Some(delivery);
     }
 
-    /// Counts a chunk that has so many bytes of memory of its own. `None` if nobody needs to know: a whole body in shared memory, in
-    /// HTTP/1.1.
+    /// Counts a chunk with its own bytes of memory. `None` if nobody needs to know: a whole body in shared memory, in HTTP/1.1.
     pub(crate) fn hold(&self, outgoing: &Outgoing, own: usize) -> Option<Hold> {
         if let Some(delivery) = &self.delivery {
             delivery.bytes.set(delivery.bytes.get() + own);
-        } else if own == 0 && !outgoing.is_http2() {
+        } else if own == 0 && !outgoing.is_http2.get() {
             return None;
         }
         let clock = outgoing.budget.clock();
@@ -495,14 +414,13 @@ impl OutgoingBody {
         outgoing.chunks.set(outgoing.chunks.get() + 1);
         let body = match &self.delivery {
             Some(delivery) => HeldBody::Delivery(Rc::clone(delivery)),
-            None if outgoing.is_http2() => HeldBody::Complete(outgoing.complete_bodies().add()),
+            None if outgoing.is_http2.get() => HeldBody::Complete(outgoing.complete_bodies().add()),
             None => HeldBody::Alone,
         };
         let bytes = own;
         Some(Hold { body, bytes, clock })
     }
 
-    /// Notes whether the exchange waits for the client.
     pub(crate) fn set_waits_for_client(&self, waits_for_client: bool) {
         if let Some(delivery) = &self.delivery {
             delivery.waits_for_client.set(waits_for_client);
@@ -512,7 +430,6 @@ impl OutgoingBody {
         }
     }
 
-    /// Ends the delivery, because the exchange is over.
     pub(crate) fn end(&mut self, outgoing: &Outgoing) {
         if let Some(delivery) = self.delivery.take() {
             outgoing

@@ -2,10 +2,8 @@
 //!
 //! Exactly the header is read: TLS or HTTP follows, as on any connection. Where the protocol is configured, the header
 //! is required, and accepted only from declared proxies: guessing would let any client choose its address (the
-//! specification, haproxy.org/download/3.0/doc/proxy-protocol.txt, §2, §5). Not here: what proxies say in HTTP fields
-//! (`forwarded`).
+//! specification, haproxy.org/download/3.0/doc/proxy-protocol.txt, §2, §5).
 
-use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,6 +13,7 @@ use sluice_http::endpoints::{Endpoints, NamedBy};
 use sluice_settings::Peers;
 use sluice_settings::limits::Limits;
 use sluice_watch::Item;
+use thiserror::Error;
 use tokio::io::ReadBuf;
 use tokio::time::timeout;
 
@@ -35,12 +34,10 @@ const V1_BYTES: std::ops::RangeInclusive<usize> = 15..=107;
 /// Bytes of the fixed part: signature, version and command, family, length (§2.2).
 const V2_HEAD_BYTES: usize = 16;
 
-/// Bytes after the fixed part, at most: addresses have up to 216; a client certificate, which may follow them, some
-/// thousands.
+/// Bytes after the fixed part, at most: addresses have up to 216, a client certificate after them some thousands.
 const V2_REST_BYTES_MAX: usize = 16 << 10;
 
-/// Reads the header and sets the endpoints of the connection. False if the connection must be closed, which is logged
-/// then.
+/// Reads the header and sets the endpoints of the connection. False if it must be closed, which is logged then.
 pub(crate) async fn receive(
     net: &WorkerNet,
     limits: &Limits,
@@ -48,30 +45,11 @@ pub(crate) async fn receive(
     socket: &mut Socket,
     proxies: &Peers,
 ) -> bool {
-    let endpoints = connection.peer().endpoints();
+    let endpoints = connection.peer.endpoints();
     let refusal = if proxies.contains(&endpoints) {
         match timeout(limits.head_timeout, read(socket)).await {
-            Ok(Ok(Source::Proxied { client, server })) => {
-                connection.peer().set_endpoints(Endpoints {
-                    client,
-                    server,
-                    is_unix: false,
-                    named_by: NamedBy::Proxy,
-                });
-                return true;
-            }
-            Ok(Ok(Source::Local)) => {
-                connection.peer().set_endpoints(Endpoints {
-                    named_by: NamedBy::Proxy,
-                    ..endpoints
-                });
-                return true;
-            }
-            Ok(Ok(Source::Unknown)) => {
-                connection.peer().set_endpoints(Endpoints {
-                    named_by: NamedBy::Nobody,
-                    ..endpoints
-                });
+            Ok(Ok(source)) => {
+                connection.peer.endpoints.set(source.endpoints(endpoints));
                 return true;
             }
             Ok(Err(refusal)) => refusal.to_string(),
@@ -80,7 +58,7 @@ pub(crate) async fn receive(
     } else {
         "not from a proxy that proxy_protocol names".to_owned()
     };
-    if net.admits_refusal(limits.log_lines_max) {
+    if net.log.admits_refusal(limits.log_lines_max) {
         let peer = if endpoints.is_unix {
             "a unix socket".to_owned()
         } else {
@@ -89,10 +67,7 @@ pub(crate) async fn receive(
         tracing::warn!("connection from {peer} closed: {refusal}");
     }
     connection.close_because(CloseReason::ProxyHeader);
-    connection
-        .watched()
-        .tracer()
-        .note(Item::Connection, "proxy", || refusal);
+    connection.watched.tracer().note(Item::Connection, "proxy", || refusal);
     false
 }
 
@@ -112,31 +87,40 @@ pub enum Source {
     Unknown,
 }
 
-/// The reason why a header is refused.
-#[derive(Debug)]
-pub enum HeaderError {
-    /// The connection does not begin with a header.
-    Absent,
-    /// The header is malformed.
-    Malformed(&'static str),
-    /// The connection ended within the header.
-    Truncated,
-    /// Reading the socket failed.
-    Socket(io::Error),
-}
-
-impl fmt::Display for HeaderError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            HeaderError::Absent => out.write_str("it does not begin with a header of the PROXY protocol"),
-            HeaderError::Malformed(reason) => write!(out, "header of the PROXY protocol: {reason}"),
-            HeaderError::Truncated => out.write_str("it ended within the header of the PROXY protocol"),
-            HeaderError::Socket(error) => write!(out, "header of the PROXY protocol: {error}"),
+impl Source {
+    /// The endpoints of a connection with a header; `own` are those of its socket.
+    fn endpoints(self, own: Endpoints) -> Endpoints {
+        let (client, server, is_unix, named_by) = match self {
+            Source::Proxied { client, server } => (client, server, false, NamedBy::Proxy),
+            Source::Local => (own.client, own.server, own.is_unix, NamedBy::Proxy),
+            Source::Unknown => (own.client, own.server, own.is_unix, NamedBy::Nobody),
+        };
+        Endpoints {
+            client,
+            server,
+            is_unix,
+            named_by,
         }
     }
 }
 
-/// Reads exactly the header.
+/// The reason why a header is refused.
+#[derive(Debug, Error)]
+pub enum HeaderError {
+    /// The connection does not begin with a header.
+    #[error("it does not begin with a header of the PROXY protocol")]
+    Absent,
+    /// The header is malformed.
+    #[error("header of the PROXY protocol: {0}")]
+    Malformed(&'static str),
+    /// The connection ended within the header.
+    #[error("it ended within the header of the PROXY protocol")]
+    Truncated,
+    /// Reading the socket failed.
+    #[error("header of the PROXY protocol: {0}")]
+    Socket(io::Error),
+}
+
 async fn read(socket: &mut Socket) -> Result<Source, HeaderError> {
     let mut header = Vec::with_capacity(*V1_BYTES.end());
     loop {
@@ -183,10 +167,7 @@ pub enum Wanted {
     Line(usize),
 }
 
-/// Says what to read after the first bytes of a header.
-///
-/// # Errors
-/// They are not the beginning of a header, or it is too long: the proxy's fault.
+/// Says what to read after the first bytes of a header. An error is the proxy's fault.
 pub fn wanted(header: &[u8]) -> Result<Wanted, HeaderError> {
     let may_be = |start: &[u8]| header.iter().zip(start).all(|(byte, expected)| byte == expected);
     if may_be(V2) {
@@ -221,10 +202,7 @@ fn rest_bytes(head: &[u8]) -> Result<usize, HeaderError> {
     Ok(length)
 }
 
-/// Parses a complete header.
-///
-/// # Errors
-/// The header is malformed: the proxy's fault.
+/// Parses a complete header. An error is the proxy's fault.
 pub fn parse(header: &[u8]) -> Result<Source, HeaderError> {
     if header.starts_with(V2) {
         parse_v2(header)

@@ -26,8 +26,7 @@ const ADDRESSES_MAX: usize = 10_000;
 const LOOKUPS_MAX: usize = 64;
 const WAITING_MAX: usize = 1024;
 
-/// How long a lookup may take in both directions together, and how long to wait for an answer before the query is
-/// repeated.
+/// How long a lookup may take in both directions together, and after what time a query is repeated.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 const TRY_TIMEOUT: Duration = Duration::from_millis(1500);
 
@@ -45,15 +44,10 @@ const FAILURE_LIFE: Duration = Duration::from_secs(30);
 /// The cache of client names, for all workers.
 pub struct ReverseDns {
     lookups: Cache<IpAddr, Arc<Lookup>>,
-    queue: mpsc::Sender<QueuedLookup>,
+    /// Lookups to be performed.
+    queue: mpsc::Sender<(IpAddr, Arc<Lookup>)>,
     /// How long a script may wait for a name, from the moment at which the lookup is queued.
     timeout: Duration,
-}
-
-/// A lookup to be performed.
-struct QueuedLookup {
-    address: IpAddr,
-    lookup: Arc<Lookup>,
 }
 
 /// The lookup of one address's name, pending or done.
@@ -71,8 +65,7 @@ struct State {
 }
 
 impl ReverseDns {
-    /// Starts the thread that performs the lookups. The error is the system's: its resolver has no configuration, for
-    /// example.
+    /// Starts the thread that performs the lookups. The error is the system's: no configuration of a resolver, for example.
     pub fn start(settings: &DnsSettings) -> io::Result<ReverseDns> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let resolver = resolver(settings)?;
@@ -87,8 +80,7 @@ impl ReverseDns {
         })
     }
 
-    /// Returns the cached lookup of an address. If there is none or it has expired, queues a new one; `None` if the
-    /// queue is full and nothing is cached.
+    /// The cached lookup of an address, or a new one if that has expired; `None` if the queue is full.
     pub fn look_up(&self, address: IpAddr) -> Option<Arc<Lookup>> {
         let address = address.to_canonical();
         let known = self.lookups.get(&address);
@@ -106,11 +98,7 @@ impl ReverseDns {
             // Nobody waits again for the name of a known client, because its name server may never answer.
             deadline: if known.is_some() { now } else { now + self.timeout },
         });
-        let queued = QueuedLookup {
-            address,
-            lookup: Arc::clone(&lookup),
-        };
-        match self.queue.try_send(queued) {
+        match self.queue.try_send((address, Arc::clone(&lookup))) {
             Ok(()) => {
                 self.lookups.insert(address, Arc::clone(&lookup));
                 Some(lookup)
@@ -126,8 +114,7 @@ impl Lookup {
         self.state.borrow().name.clone()
     }
 
-    /// Waits for the name until the deadline. Only the first requests of a client wait, because the deadline is counted
-    /// from the first one.
+    /// Waits for the name until the deadline, which counts from the first request of the client.
     pub async fn wait(self: Arc<Self>) -> Option<Arc<str>> {
         let mut state = self.state.subscribe();
         let is_known = |state: &State| state.expires.is_some() || state.name.is_some();
@@ -160,7 +147,6 @@ fn resolver(settings: &DnsSettings) -> io::Result<TokioResolver> {
     builder.build().map_err(io::Error::other)
 }
 
-/// A configuration with only this name server.
 fn only(server: SocketAddr) -> ResolverConfig {
     let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()];
     let at_port = |mut connection: ConnectionConfig| {
@@ -172,9 +158,9 @@ fn only(server: SocketAddr) -> ResolverConfig {
 }
 
 /// Performs the queued lookups until the cache is dropped.
-async fn look_up_all(resolver: TokioResolver, mut waiting: mpsc::Receiver<QueuedLookup>) {
+async fn look_up_all(resolver: TokioResolver, mut waiting: mpsc::Receiver<(IpAddr, Arc<Lookup>)>) {
     let permits = Arc::new(Semaphore::new(LOOKUPS_MAX));
-    while let Some(QueuedLookup { address, lookup }) = waiting.recv().await {
+    while let Some((address, lookup)) = waiting.recv().await {
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
             return;
         };
@@ -291,7 +277,7 @@ mod tests {
         assert!(renewed.deadline <= Instant::now());
         // The queue of two is full: a third client has no name for now.
         assert!(reverse_dns.look_up(IpAddr::from([192, 0, 2, 8])).is_none());
-        assert_eq!(waiting.try_recv().unwrap().address, address);
+        assert_eq!(waiting.try_recv().unwrap().0, address);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! A client begins with `send_timeout`. Waiting for it uses this time up; what it takes gives it back, a second for each
 //! `send_rate` bytes, but never more than `CREDIT_MAX` times `send_timeout` in all. So a client that takes nothing has
-//! `send_timeout`, and one that is always faster than `send_rate` has no limit. Not here: what is measured (`monitor`).
+//! `send_timeout`, and one that is always faster than `send_rate` has no limit.
 
 use std::time::Duration;
 
@@ -59,7 +59,6 @@ impl RoundRobin {
     }
 }
 
-/// The time that is left to a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendAllowance {
     left: Duration,

@@ -1,7 +1,7 @@
 //! The memory of a worker for response bytes that wait for clients.
 //!
-//! Here: the count of these bytes, and two thresholds. From half of the budget on, chunks are small; above all of it, the
-//! connection whose waiting bytes have the largest sum of waiting times is aborted (`worker_net`). Not here: what counts (`outgoing`).
+//! From half of the budget on, chunks are small; above all of it, the connection whose waiting bytes have the largest sum of waiting
+//! times is aborted (`worker_net`).
 
 use std::cell::Cell;
 
@@ -11,8 +11,7 @@ use tokio::sync::Notify;
 pub(crate) struct SendBudget {
     bytes: Cell<usize>,
     bytes_max: usize,
-    /// Bytes taken since the worker started. A clock by which to compare how long bytes have waited: it runs as fast as the
-    /// worker sends, so it tells a flood of one second apart.
+    /// Bytes taken since the worker started: a clock of how long bytes have waited, as fast as the worker sends.
     clock: Cell<u64>,
     exceeded: Notify,
 }

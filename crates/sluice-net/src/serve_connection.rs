@@ -1,6 +1,4 @@
 //! The life of one connection: which protocol it speaks, and how it is closed.
-//!
-//! Here: from its acceptance to its close. Not here: the exchanges (`http1`, `http2`).
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -16,12 +14,10 @@ use std::time::Duration;
 use sluice_settings::limits::Limits;
 use tokio::time::timeout;
 
-use crate::client_certificates;
-use crate::client_certificates::ShownCertificate;
+use crate::client_certificates::{self, ShownCertificate};
 use crate::close_reason::CloseReason;
 use crate::connection::Connection;
-use crate::connection_events;
-use crate::connection_events::Handshake;
+use crate::connection_events::{self, Handshake};
 use crate::half_close::ClientEnd;
 use crate::http_connection::HttpConnection;
 use crate::http1::run_http1;
@@ -43,8 +39,7 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The first bytes of HTTP/2 with prior knowledge (RFC 9113 §3.4); no method of HTTP/1.1 begins with them.
 const PREFACE: &[u8] = b"PRI";
 
-/// The interval at which a client is asked again that has sent only the beginning of `PREFACE`: rare, and the event loop reports
-/// bytes that are not read only once.
+/// How often a client is asked again that has sent only the beginning of `PREFACE`: rare, and no event reports it.
 const PEEK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A connection whose protocol is not known yet.
@@ -59,20 +54,23 @@ impl<S: Service> Accepted<S> {
         self.service.limits()
     }
 
-    fn into_http(self, transport: Transport) -> HttpConnection<S> {
+    fn speaks(self, transport: Transport, is_http2: bool) -> Stage<S> {
         let Accepted { net, service, slot } = self;
         let stream = ClientStream::new(transport, Rc::clone(&slot));
-        HttpConnection {
+        let http = HttpConnection {
             net,
             service,
             stream: Rc::new(RefCell::new(stream)),
             slot,
+        };
+        match is_http2 {
+            true => Stage::Http2(http),
+            false => Stage::Http1(http),
         }
     }
 }
 
-/// Serves one connection from its acceptance to its close, then frees its slot. `listener` is the index of its
-/// listener.
+/// Serves one connection from its acceptance to its close, then frees its slot. `listener` is its listener's number.
 pub(crate) fn serve_connection<S: Service>(
     net: Rc<WorkerNet>,
     service: Rc<S>,
@@ -81,8 +79,7 @@ pub(crate) fn serve_connection<S: Service>(
     listener: usize,
 ) -> impl Future<Output = ()> {
     let connection = Rc::clone(&slot);
-    // Outside the async block, and in one variable: the future stores all its arguments and variables for its whole
-    // life.
+    // Outside the async block, and in one variable: the future stores all its variables for its whole life.
     let mut stage = begin(Accepted { net, service, slot }, socket, listener);
     async move {
         while let Stage::Opening(opening) = &mut stage {
@@ -112,46 +109,27 @@ pub(crate) fn serve_connection<S: Service>(
     }
 }
 
-/// The stage of a connection.
 enum Stage<S> {
-    /// Reads the header of the PROXY protocol, the TLS handshake, or the first bytes. Boxed, so that the memory for it
-    /// is freed when the protocol is known.
+    /// Reads the header of the PROXY protocol, the TLS handshake, or the first bytes. Boxed, to free the memory then.
     Opening(Pin<Box<dyn Future<Output = Stage<S>>>>),
     Http1(HttpConnection<S>),
     Http2(HttpConnection<S>),
     Closed,
 }
 
-/// The version of HTTP that a client speaks.
-#[derive(Clone, Copy)]
-enum HttpVersion {
-    Http1,
-    Http2,
-}
-
-impl<S> Stage<S> {
-    fn http(http: HttpConnection<S>, version: HttpVersion) -> Stage<S> {
-        match version {
-            HttpVersion::Http1 => Stage::Http1(http),
-            HttpVersion::Http2 => Stage::Http2(http),
-        }
-    }
-}
-
 fn begin<S: Service>(accepted: Accepted<S>, mut socket: Socket, listener: usize) -> Stage<S> {
     let mut protocol = accepted.net.listener_protocol(listener);
-    accepted.slot.peer().set_listener(listener);
-    accepted.slot.peer().set_https_port(protocol.redirect_to_https);
+    accepted.slot.peer.listener.set(listener);
+    accepted.slot.peer.https_port.set(protocol.redirect_to_https);
     match protocol.proxy_protocol.take() {
         None => begin_http(accepted, socket, protocol),
         Some(proxies) => Stage::Opening(Box::pin(async move {
             let Accepted { net, slot, service } = &accepted;
             let limits = accepted.limits();
-            let proxy = slot.peer().endpoints();
+            let proxy = slot.peer.endpoints();
             if proxy_protocol::receive(net, &limits, slot, &mut socket, &proxies).await {
-                if slot.watched().is_watched() {
-                    slot.peer()
-                        .set_proxy(service.is_trusted_proxy(&slot.peer().endpoints()));
+                if slot.watched.is_watched() {
+                    slot.peer.is_proxy.set(service.is_trusted_proxy(&slot.peer.endpoints()));
                     connection_events::note_proxy_header(net, slot, &proxy);
                 }
                 begin_http(accepted, socket, protocol)
@@ -169,22 +147,18 @@ fn begin_http<S: Service>(accepted: Accepted<S>, mut socket: Socket, protocol: L
             let Some(transport) = handshake(&accepted.net, &limits, &accepted.slot, socket, tls).await else {
                 return Stage::Closed;
             };
-            let version = if transport.is_http2() {
-                HttpVersion::Http2
-            } else {
-                HttpVersion::Http1
-            };
-            Stage::http(accepted.into_http(transport), version)
+            let is_http2 = transport.is_http2();
+            accepted.speaks(transport, is_http2)
         })),
         None if protocol.http2 => Stage::Opening(Box::pin(async move {
             let limit = accepted.limits().head_timeout;
-            let Some(version) = peek_version(limit, &mut socket).await else {
+            let Some(is_http2) = peek_version(limit, &mut socket).await else {
                 accepted.slot.close_because(CloseReason::NothingSent);
                 return Stage::Closed;
             };
-            Stage::http(accepted.into_http(Transport::Clear(socket)), version)
+            accepted.speaks(Transport::Clear(socket), is_http2)
         })),
-        None => Stage::Http1(accepted.into_http(Transport::Clear(socket))),
+        None => accepted.speaks(Transport::Clear(socket), false),
     }
 }
 
@@ -196,7 +170,7 @@ async fn handshake(
     mut socket: Socket,
     tls: Arc<ListenerTls>,
 ) -> Option<Transport> {
-    let (client, limit) = (connection.peer().endpoints().client, limits.head_timeout);
+    let (client, limit) = (connection.peer.endpoints().client, limits.head_timeout);
     let watched = Handshake::begin(connection);
     let handshake = async {
         let mut first = [0];
@@ -227,11 +201,10 @@ async fn handshake(
     None
 }
 
-/// Logs why a handshake failed.
 fn log_failure(net: &WorkerNet, limits: &Limits, client: SocketAddr, error: &io::Error) {
     match tls_info::client_certificate_error(error) {
         // Logged at `info`, because such failures are rare and the client learns only that it was refused.
-        Some(reason) if net.admits_refusal(limits.log_lines_max) => {
+        Some(reason) if net.log.admits_refusal(limits.log_lines_max) => {
             let fix = client_certificates::fix(reason);
             tracing::info!("connection from {client}: client certificate: {error}{fix}");
         }
@@ -243,13 +216,13 @@ fn log_failure(net: &WorkerNet, limits: &Limits, client: SocketAddr, error: &io:
 async fn encrypt(connection: &Connection, socket: Socket, tls: &ListenerTls) -> io::Result<Transport> {
     let (transport, config) = Transport::encrypt(socket, tls).await?;
     if let (Some(state), Some(authorities)) = (transport.tls(), &config.authorities) {
-        let shown = ShownCertificate::of(state, authorities);
-        connection
-            .peer()
-            .set_certificate(shown.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?);
+        let shown = ShownCertificate::of(state, authorities)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        // The handshake is done once.
+        let _ = connection.peer.certificate.set(Box::new(shown));
     }
-    if let Some(tls_info) = transport.tls_info() {
-        connection.peer().set_tls_info(tls_info);
+    if let Some(state) = transport.tls() {
+        let _ = connection.peer.tls_info.set(Rc::new(tls_info::describe(state)));
     }
     Ok(transport)
 }
@@ -270,22 +243,22 @@ async fn answer_http_in_clear(mut socket: Socket) {
 }
 
 /// Finds out in clear text whether a client begins with HTTP/2. `None` if it sends nothing in time, or closes.
-async fn peek_version(limit: Duration, socket: &mut Socket) -> Option<HttpVersion> {
+async fn peek_version(limit: Duration, socket: &mut Socket) -> Option<bool> {
     timeout(limit, peek_preface(socket)).await.ok().flatten()
 }
 
-/// Finds out the version as `peek_version` does, without a time limit. Waits while all bytes may belong to `PREFACE`, as those of POST do.
-async fn peek_preface(socket: &mut Socket) -> Option<HttpVersion> {
+/// Finds that out without a time limit. Waits while all bytes may belong to `PREFACE`, as those of POST do.
+async fn peek_preface(socket: &mut Socket) -> Option<bool> {
     let mut first = [0; PREFACE.len()];
     loop {
         let peeked = poll_fn(|context| socket.poll_peek(context, &mut first)).await.ok()?;
         match first.get(..peeked)? {
             [] => return None,
-            PREFACE => return Some(HttpVersion::Http2),
+            PREFACE => return Some(true),
             begun if PREFACE.starts_with(begun) && socket.client_end() == ClientEnd::Open => {
                 tokio::time::sleep(PEEK_INTERVAL).await;
             }
-            _ => return Some(HttpVersion::Http1),
+            _ => return Some(false),
         }
     }
 }
@@ -298,12 +271,12 @@ async fn close<S: Service>(http: HttpConnection<S>, refusal: Option<HeadRefusal>
     let Ok(stream) = Rc::try_unwrap(stream) else {
         return tracing::error!(
             "connection from {}: its socket is still in use",
-            slot.peer().endpoints().client
+            slot.peer.endpoints().client
         );
     };
-    slot.begin_close();
+    slot.exchanges.has_unsent.set(true);
     let mut stream = stream.into_inner();
-    if let Some(response) = refusal.and_then(|refusal| service.refuse(slot.peer().endpoints(), &refusal)) {
+    if let Some(response) = refusal.and_then(|refusal| service.refuse(slot.peer.endpoints(), &refusal)) {
         let _ = timeout(REFUSAL_TIMEOUT, stream.send(&response)).await;
     }
     stream.close().await;

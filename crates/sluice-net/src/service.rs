@@ -8,7 +8,7 @@ use std::rc::Rc;
 use http::{Request, Response, StatusCode};
 use http_body::Body;
 use sluice_http::endpoints::Endpoints;
-use sluice_http::request_stream::Incoming;
+use sluice_http::request_body::Incoming;
 use sluice_settings::limits::Limits;
 
 use crate::chunk::Chunk;

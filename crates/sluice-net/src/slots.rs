@@ -1,8 +1,4 @@
 //! The connection slots of a worker: how many connections it may have, and which it has.
-//!
-//! Here: the count that makes accepting wait, the choice of the connection that closes for a new one, and the wake-ups
-//! that go to every connection (once a second, and when the worker drains), so that a connection needs no timer of its
-//! own for them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -28,35 +24,27 @@ pub struct ConnectionCounts {
     pub closed: Counter,
 }
 
-/// The connections of a worker.
 pub(crate) struct ConnectionSlots {
     counts: Arc<ConnectionCounts>,
     free: Cell<usize>,
-    slot_events: Rc<SlotEvents>,
+    pub(crate) slot_events: Rc<SlotEvents>,
     taken: RefCell<HashMap<u64, Taken>>,
-    /// Connections that were idle at the last search, with the moment since when; the longest first.
-    longest_idle: RefCell<VecDeque<IdleSlot>>,
+    /// The moment since when connections were idle at the last search, and their numbers; the longest first.
+    longest_idle: RefCell<VecDeque<(u64, u64)>>,
     next: Cell<u64>,
 }
 
-/// A slot that is taken.
 struct Taken {
     connection: Rc<Connection>,
     /// The second of the worker at which it was accepted.
     accepted_tick: u32,
 }
 
-/// An idle connection.
-#[derive(Clone, Copy)]
-struct IdleSlot {
-    since: u64,
-    number: u64,
-}
-
 /// A connection in its slot. Dropping this frees the slot.
 pub(crate) struct Slot {
     slots: Rc<ConnectionSlots>,
-    number: u64,
+    /// The number of the connection among all that the worker has had.
+    pub(crate) number: u64,
     connection: Rc<Connection>,
     _counted: Option<Counted>,
 }
@@ -73,16 +61,11 @@ impl ConnectionSlots {
         }
     }
 
-    pub(crate) fn slot_events(&self) -> &Rc<SlotEvents> {
-        &self.slot_events
-    }
-
     pub(crate) fn are_full(&self) -> bool {
         self.free.get() == 0
     }
 
-    /// Waits until a slot is free. The connection that has been idle longest is closed for it, if there is one. Calls
-    /// `log` for that.
+    /// Waits until a slot is free. The connection that has been idle longest is closed for it; `log` gets that.
     pub(crate) async fn make_room(&self, log: impl Fn(&Connection)) {
         while self.are_full() {
             if let Some(connection) = self.longest_idle() {
@@ -131,12 +114,12 @@ impl ConnectionSlots {
     pub(crate) fn most_waiting(&self) -> Option<Rc<Connection>> {
         let taken = self.taken.borrow();
         let candidates = taken.values().map(|taken| &taken.connection).filter(|connection| {
-            let outgoing = connection.outgoing();
-            outgoing.bytes() > 0 && !outgoing.is_written_off()
+            let outgoing = &connection.outgoing;
+            outgoing.bytes.get() > 0 && !outgoing.is_written_off.get()
         });
         let most = candidates.max_by_key(|connection| {
-            let outgoing = connection.outgoing();
-            (outgoing.byte_time(), outgoing.bytes())
+            let outgoing = &connection.outgoing;
+            (outgoing.byte_time(), outgoing.bytes.get())
         });
         most.cloned()
     }
@@ -144,28 +127,27 @@ impl ConnectionSlots {
     /// The connection that has been idle longest and was not asked to make room yet.
     fn longest_idle(&self) -> Option<Rc<Connection>> {
         let (taken, mut chosen) = (self.taken.borrow(), self.longest_idle.borrow_mut());
-        let next = |chosen: &mut VecDeque<IdleSlot>| {
-            while let Some(slot) = chosen.pop_front() {
-                let connection = taken.get(&slot.number).map(|taken| &taken.connection);
-                if let Some(connection) = connection.filter(|connection| is_idle_since(connection, slot.since)) {
+        let next = |chosen: &mut VecDeque<(u64, u64)>| {
+            while let Some((since, number)) = chosen.pop_front() {
+                let connection = taken.get(&number).map(|taken| &taken.connection);
+                if let Some(connection) = connection.filter(|connection| is_idle_since(connection, since)) {
                     return Some(Rc::clone(connection));
                 }
             }
             None
         };
         next(&mut chosen).or_else(|| {
-            let slots = taken.iter().map(|(&number, taken)| IdleSlot {
-                since: taken.connection.exchanges().idle_since(),
-                number,
+            let slots = taken.iter().map(|(number, taken)| {
+                let connection = &taken.connection;
+                (connection, (connection.exchanges.idle_since.get(), *number))
             });
-            let mut idle: Vec<_> = slots
-                .filter(|slot| is_idle_since(&taken[&slot.number].connection, slot.since))
-                .collect();
+            let idle = slots.filter(|(connection, (since, _))| is_idle_since(connection, *since));
+            let mut idle: Vec<_> = idle.map(|(_, slot)| slot).collect();
             if idle.len() > CHOSEN_AT_ONCE {
-                idle.select_nth_unstable_by_key(CHOSEN_AT_ONCE, |slot| slot.since);
+                idle.select_nth_unstable(CHOSEN_AT_ONCE);
                 idle.truncate(CHOSEN_AT_ONCE);
             }
-            idle.sort_unstable_by_key(|slot| slot.since);
+            idle.sort_unstable();
             chosen.extend(idle);
             next(&mut chosen)
         })
@@ -174,14 +156,7 @@ impl ConnectionSlots {
 
 /// Whether a connection has been idle since this moment, and was not asked to make room yet.
 fn is_idle_since(connection: &Connection, since: u64) -> bool {
-    connection.exchanges().is_idle() && connection.exchanges().idle_since() == since && !connection.makes_room()
-}
-
-impl Slot {
-    /// The number of the connection among all that the worker has had.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
+    connection.exchanges.is_idle() && connection.exchanges.idle_since.get() == since && !connection.makes_room()
 }
 
 impl Deref for Slot {

@@ -1,8 +1,7 @@
 //! A client's socket: read and written directly, and registered with the event loop only when it must first wait.
 //!
 //! A connection whose request has already arrived, and which is answered and closed, never enters the event loop; that
-//! saves two system calls and a wake-up. Here: that, and the system calls on the socket. Not here: time limits
-//! (`stream`).
+//! saves two system calls and a wake-up.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice, Read};
@@ -61,32 +60,28 @@ enum State {
 impl Socket {
     /// Wraps an accepted socket of TCP, which must not block.
     pub(crate) fn new(socket: StdStream) -> Socket {
-        Socket::wrap(socket, false, None)
+        let is_drained = false;
+        Socket {
+            state: State::Direct { socket, is_drained },
+            sent: 0,
+            is_unix: false,
+            peer: None,
+        }
     }
 
     /// Wraps an accepted unix socket, which must not block, and on which descriptors can arrive if there is a `peer`.
     pub(crate) fn with_peer(socket: StdStream, peer: Option<UnixPeer>) -> Socket {
-        Socket::wrap(socket, true, peer)
-    }
-
-    fn wrap(socket: StdStream, is_unix: bool, peer: Option<UnixPeer>) -> Socket {
-        Socket {
-            state: State::Direct {
-                socket,
-                is_drained: false,
-            },
-            sent: 0,
-            is_unix,
-            peer: peer.map(Box::new),
-        }
+        let mut socket = Socket::new(socket);
+        socket.is_unix = true;
+        socket.peer = peer.map(Box::new);
+        socket
     }
 
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
-        match &self.state {
-            State::Direct { socket, .. } => socket.local_addr(),
-            State::Registered(socket) => socket.local_addr(),
-            State::Lost => Err(lost()),
-        }
+        let address = SockRef::from(&self.fd()?).local_addr()?;
+        address
+            .as_socket()
+            .ok_or_else(|| io::Error::other("no internet address"))
     }
 
     /// The socket in the event loop; registers it if necessary.
@@ -274,8 +269,7 @@ impl Socket {
         matches!(peeked, Ok(Ok((1.., _))))
     }
 
-    /// Ends writing and waits for the client to close its side, so that the bytes sent arrive even if it was still
-    /// sending.
+    /// Ends writing and waits for the client to close its side, so that the bytes sent arrive.
     pub(crate) async fn linger(&mut self) {
         if self.end_writing().is_ok() {
             let mut discarded = 0;

@@ -1,7 +1,4 @@
 //! The byte stream of a connection, which measures how long it waits for the client to take what it is sent.
-//!
-//! Here: that time, and the bytes taken meanwhile; the counts that the connection needs (`connection`), sending from sealed
-//! memory, and how the socket is closed. Not here: the protocols, and when a client is too slow (`send_allowance`).
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -20,17 +17,17 @@ use sluice_membuf::SealedMemfd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::Connection;
-use crate::fairness::{ReadTurn, WriteTurn};
-use crate::half_close::{HalfClose, Probe, Step};
+use crate::fairness::ByteTurn;
+use crate::half_close::{HalfClose, Step};
 use crate::send_allowance::ClientWait;
 use crate::transport::Transport;
-use crate::watched_bytes::{Position, WatchedBytes};
+use crate::watched_bytes::WatchedBytes;
 
 /// How long the client may take to make room for `close_notify`.
 const CLOSE_NOTIFY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The first bytes of every response of HTTP/1 (RFC 9112 §4).
-const STATUS_LINE: &[u8] = b"HTTP/1.";
+pub(crate) const STATUS_LINE: &[u8] = b"HTTP/1.";
 
 /// The interim response to `Expect: 100-continue`, as hyper writes it.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -42,11 +39,14 @@ const WATCHED_BYTES_MAX: usize = 32 << 10;
 const SEND_FILE_BYTES_MIN: usize = 8 << 10;
 
 /// The handle that hyper has; `HttpConnection` has the other one.
-pub(crate) struct SharedStream(pub Rc<RefCell<ClientStream>>);
+pub(crate) struct SharedStream {
+    pub stream: Rc<RefCell<ClientStream>>,
+    /// Whether `poll_shutdown` ends the server's side, as a tunnel needs it. Otherwise `ClientStream::close` does: it may reset it.
+    pub ends_sending: bool,
+}
 
-/// The byte stream of a client.
 pub(crate) struct ClientStream {
-    transport: Transport,
+    pub(crate) transport: Transport,
     connection: Rc<Connection>,
     /// The time since which a write waits for the client to make room.
     waiting_since: Option<Instant>,
@@ -58,8 +58,7 @@ pub(crate) struct ClientStream {
     unread: Bytes,
     /// The parser of HTTP/1 has read nothing yet.
     is_parser_new: bool,
-    turn: ReadTurn,
-    write_turn: WriteTurn,
+    turn: ByteTurn,
     /// The number of the connection's exchanges when bytes were last written.
     written_in: u32,
     /// Bytes of `STATUS_LINE` that were sent as probes, before hyper writes them.
@@ -68,9 +67,9 @@ pub(crate) struct ClientStream {
     ends_with_zero: bool,
     /// Whether nothing was sent since the last complete flush.
     is_flushed: bool,
-    client: ClientSide,
+    pub(crate) client: ClientSide,
     /// The state of watching the bytes; made with the first bytes that are watched.
-    watched_bytes: Option<Box<WatchedBytes>>,
+    pub(crate) watched_bytes: Option<Box<WatchedBytes>>,
 }
 
 /// The state of the client, as reading and writing have shown it.
@@ -79,7 +78,6 @@ pub(crate) enum ClientSide {
     Open,
     /// The client sends no more.
     Closed,
-    /// The client has reset the connection.
     Reset,
 }
 
@@ -93,8 +91,7 @@ impl ClientStream {
             taken: 0,
             unread: Bytes::new(),
             is_parser_new: false,
-            turn: ReadTurn::http1(),
-            write_turn: WriteTurn::default(),
+            turn: ByteTurn::http1(),
             written_in: 0,
             status_line_sent: 0,
             ends_with_zero: false,
@@ -104,36 +101,24 @@ impl ClientStream {
         }
     }
 
-    /// The state of the client, as reading and writing have shown it.
-    pub(crate) fn client(&self) -> ClientSide {
-        self.client
-    }
-
-    /// Forgets what a watch has seen of the bytes, because it has missed some.
-    pub(crate) fn forget_watched_bytes(&mut self) {
-        self.watched_bytes = None;
-    }
-
     /// Prepares for a new parser of HTTP/1, which has read nothing.
     pub(crate) fn begin_http1(&mut self) {
         self.is_parser_new = true;
     }
 
-    /// Prepares for HTTP/2.
     pub(crate) fn begin_http2(&mut self) {
-        self.turn = ReadTurn::http2();
+        self.turn = ByteTurn::http2();
     }
 
     /// The connection's task is polled again: it may read and write more.
     pub(crate) fn begin_turn(&mut self) {
         self.turn.begin();
-        self.write_turn.begin();
     }
 
     /// Checks whether the client of an exchange has left, and sends it a byte if that is needed to find out.
     pub(crate) fn check_client(&mut self, half_close: &mut HalfClose, timeout: Duration, now: Instant) -> Step {
         let socket = self.transport.socket();
-        let step = half_close.check(socket.client_end(), socket.sent(), self.probe(), timeout, now);
+        let step = half_close.check(socket.client_end(), socket.sent(), self.can_probe(), timeout, now);
         if step == Step::Probe {
             self.send_probe();
         }
@@ -141,26 +126,21 @@ impl ClientStream {
     }
 
     /// Whether a byte can be sent to find out whether the client is there.
-    fn probe(&self) -> Probe {
+    fn can_probe(&self) -> bool {
         let has_bytes = match self.has_begun_response() {
             false => self.status_line_sent < STATUS_LINE.len(),
-            true => self.connection.exchanges().is_chunked(),
+            true => self.connection.exchanges.is_chunked.get(),
         };
         // The close of a unix socket is seen at once.
-        if has_bytes && !self.is_sending() && !self.connection.peer().endpoints().is_unix {
-            Probe::Possible
-        } else {
-            Probe::Impossible
-        }
+        has_bytes && !self.is_sending() && !self.connection.peer.endpoints().is_unix
     }
 
     /// Whether bytes of the final response were written since the exchange began. hyper keeps none in its buffers unless the socket takes none.
     fn has_begun_response(&self) -> bool {
-        self.written_in == self.connection.exchanges().begun()
+        self.written_in == self.connection.exchanges.begun.get()
     }
 
-    /// Sends the next byte of `STATUS_LINE`, or a leading zero of the size of the next chunk. There is room for it, because
-    /// nothing waits to be sent.
+    /// Sends the next byte of `STATUS_LINE`, or a leading zero of the next chunk's size. There is room: nothing else waits.
     fn send_probe(&mut self) {
         let mut context = Context::from_waker(Waker::noop());
         let is_within_body = self.has_begun_response();
@@ -185,8 +165,7 @@ impl ClientStream {
     /// How long writes have waited for the client since the last call, and the bytes that it has taken meanwhile. `None`
     /// if no write has waited.
     ///
-    /// What counts is what the client has acknowledged. The kernel reports room for more only in large steps, which a slow
-    /// client makes too rarely.
+    /// Bytes count once they are acknowledged: the kernel reports room in large steps, too rare for a slow client.
     pub(crate) fn client_wait(&mut self, now: Instant) -> Option<ClientWait> {
         let mut waited = std::mem::take(&mut self.waited);
         if let Some(since) = self.waiting_since.as_mut() {
@@ -235,7 +214,7 @@ impl ClientStream {
     /// Closes the connection. Unless it is aborted, the bytes sent arrive even if the client was still sending.
     pub(crate) async fn close(mut self) {
         // After a zero without its chunk, an orderly close could look like the end of the body.
-        if self.connection.is_aborted() || self.ends_with_zero {
+        if self.connection.is_aborted.get() || self.ends_with_zero {
             let _ = self.transport.socket().reset_at_close();
             return;
         }
@@ -251,21 +230,10 @@ impl ClientStream {
             return;
         }
         let socket = self.transport.socket();
-        if self.connection.exchanges().expects_no_more() && !socket.has_unread() {
+        if self.connection.exchanges.expects_no_more.get() && !socket.has_unread() {
             return;
         }
         self.transport.socket_mut().linger().await;
-    }
-
-    /// Ends the sending side; the client may go on to send. Everything must be flushed.
-    pub(crate) fn poll_end_sending(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.transport.poll_close_notify(context))?;
-        Poll::Ready(self.transport.socket().end_writing())
-    }
-
-    /// Prepares for `encrypt_chunks`. False in clear text, where it must not be called.
-    pub(crate) fn prepare_encrypt(&mut self) -> bool {
-        self.transport.prepare_encrypt()
     }
 
     /// Encrypts the chunks as records, which the next write or flush sends. The caller limits their number.
@@ -278,28 +246,27 @@ impl ClientStream {
     /// Notes that so many bytes of the chunks were sent, or will be by the next flush.
     fn count_sent(&mut self, chunks: &[IoSlice<'_>], count: usize) {
         let was_flushed = std::mem::take(&mut self.is_flushed);
-        if self.connection.watched().is_watched() {
-            let at = Position::after(was_flushed);
+        if self.connection.watched.is_watched() {
             self.watched_bytes
                 .get_or_insert_default()
-                .note_sent(&self.connection, chunks, count, at);
+                .note_sent(&self.connection, chunks, count, was_flushed);
         }
     }
 
-    /// Notes what was read, for those who watch.
     #[cold]
     fn note_read(&mut self, read: &Poll<io::Result<()>>, bytes: &[u8]) {
-        let is_first = self.connection.exchanges().received().bytes == 0;
-        let at = Position::after(is_first || self.is_parser_new);
-        self.watched_bytes
-            .get_or_insert_default()
-            .note_read(&self.connection, read, bytes, at);
+        let is_first = self.connection.exchanges.received.get().bytes == 0;
+        self.watched_bytes.get_or_insert_default().note_read(
+            &self.connection,
+            read,
+            bytes,
+            is_first || self.is_parser_new,
+        );
     }
 
-    /// Waits while WATCH has scanned enough bytes.
     fn poll_watch_pause(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.watched_bytes {
-            Some(watched_bytes) if self.connection.watched().is_watched() => {
+            Some(watched_bytes) if self.connection.watched.is_watched() => {
                 watched_bytes.poll_pause(&self.connection, context)
             }
             _ => Poll::Ready(()),
@@ -308,7 +275,7 @@ impl ClientStream {
 
     /// Reads as `poll_read_next` does, but no more than is left of the turn. Then other connections have theirs.
     fn poll_read_in_turn(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let buffer_room = match self.connection.watched().is_watched() {
+        let buffer_room = match self.connection.watched.is_watched() {
             true => buffer.remaining().min(WATCHED_BYTES_MAX),
             false => buffer.remaining(),
         };
@@ -333,7 +300,7 @@ impl ClientStream {
             ready!(self.poll_watch_pause(context));
             let before = buffer.filled().len();
             let read = self.transport.poll_read(context, buffer);
-            if self.connection.watched().is_watched() {
+            if self.connection.watched.is_watched() {
                 self.note_read(&read, &buffer.filled()[before..]);
             }
             return read;
@@ -348,13 +315,13 @@ impl ClientStream {
 
     /// Writes as `poll_write_chunks` does, unless the turn is over. Then other connections have theirs.
     fn poll_write_in_turn(&mut self, context: &mut Context<'_>, chunks: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        if self.write_turn.is_over() {
+        if !self.turn.may_write() {
             yield_now(context);
             return Poll::Pending;
         }
         let written = self.poll_write_chunks(context, chunks);
         if let Poll::Ready(Ok(bytes)) = written {
-            self.write_turn.count(bytes);
+            self.turn.count_written(bytes);
         }
         written
     }
@@ -365,7 +332,7 @@ impl ClientStream {
             return self.poll_write_status_line(context, chunks);
         }
         ready!(self.poll_watch_pause(context));
-        if self.connection.watched().is_watched()
+        if self.connection.watched.is_watched()
             && let Some(first) = first_bytes(chunks, WATCHED_BYTES_MAX)
         {
             return self.poll_write_counted(context, &first);
@@ -377,7 +344,7 @@ impl ClientStream {
     fn poll_write_counted(&mut self, context: &mut Context<'_>, chunks: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let connection = Rc::clone(&self.connection);
         if !is_interim(chunks) {
-            self.written_in = connection.exchanges().begun();
+            self.written_in = connection.exchanges.begun.get();
         }
         self.ends_with_zero = false;
         let written = connection.with_sealed(|sealed| self.poll_write_some(context, chunks, sealed));
@@ -389,7 +356,6 @@ impl ClientStream {
         written
     }
 
-    /// Notes an error of reading or writing.
     fn note_error(&mut self, error: &io::Error) {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         self.client = match error.kind() {
@@ -462,11 +428,11 @@ impl ClientStream {
 
 impl AsyncRead for SharedStream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let mut stream = self.0.borrow_mut();
+        let mut stream = self.stream.borrow_mut();
         let before = buffer.filled().len();
         let read = stream.poll_read_in_turn(context, buffer);
         let bytes = buffer.filled().len() - before;
-        stream.turn.count(bytes);
+        stream.turn.count_read(bytes);
         stream.is_parser_new &= bytes == 0;
         match &read {
             Poll::Ready(Ok(())) if bytes == 0 => stream.client = ClientSide::Closed,
@@ -516,7 +482,9 @@ fn split_at_sealed<'a, 'b>(chunks: &'a [IoSlice<'b>], sealed: &SealedMemfd) -> O
 
 impl AsyncWrite for SharedStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.borrow_mut().poll_write_in_turn(context, &[IoSlice::new(bytes)])
+        self.stream
+            .borrow_mut()
+            .poll_write_in_turn(context, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -524,7 +492,7 @@ impl AsyncWrite for SharedStream {
         context: &mut Context<'_>,
         chunks: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.0.borrow_mut().poll_write_in_turn(context, chunks)
+        self.stream.borrow_mut().poll_write_in_turn(context, chunks)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -533,16 +501,21 @@ impl AsyncWrite for SharedStream {
 
     /// hyper flushes when it has written everything.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut stream = self.0.borrow_mut();
+        let mut stream = self.stream.borrow_mut();
         ready!(stream.poll_flushed(context))?;
         stream.is_flushed = true;
         stream.connection.flushed();
         Poll::Ready(Ok(()))
     }
 
-    /// Does nothing: `ClientStream::close` closes the socket, because it knows whether to reset it or to linger.
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.ends_sending {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.as_mut().poll_flush(context))?;
+        let mut stream = self.stream.borrow_mut();
+        ready!(stream.transport.poll_close_notify(context))?;
+        Poll::Ready(stream.transport.socket().end_writing())
     }
 }
 

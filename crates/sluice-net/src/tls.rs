@@ -1,11 +1,9 @@
 //! TLS: the configuration of rustls from certificates and keys in files, and the choice of a certificate for a client.
 //!
-//! Here: what happens at the start, on reload and when the files change. Not here: connections (`transport`). rustls
-//! chooses the cipher suites, their order and all limits of the handshake (TLS 1.2 and 1.3, only with forward secrecy
-//! and authenticated encryption). The keys of session tickets belong to the server, not to a configuration: a client
-//! can resume with any worker, and after a reload; rustls rotates them. A configuration that asks for client certificates
-//! has ticket keys of its own, created again whenever certificates are read. Not here: the authorities of client
-//! certificates (`client_certificates`).
+//! rustls chooses the cipher suites, their order and all limits of the handshake (TLS 1.2 and 1.3, only with forward
+//! secrecy and authenticated encryption). The keys of session tickets belong to the server, not to a configuration: a
+//! client can resume with any worker, and after a reload; rustls rotates them. A configuration that asks for client
+//! certificates has ticket keys of its own, created again whenever certificates are read.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -48,10 +46,7 @@ const PEM_BYTES_MAX: u64 = 4 << 20;
 const TLS_1_3_ONLY: &[&SupportedProtocolVersion] = &[&TLS13];
 const TLS_1_2_AND_1_3: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
 
-/// Creates the keys of session tickets, for all workers.
-///
-/// # Errors
-/// The system has no random bytes.
+/// Creates the keys of session tickets, for all workers. An error: the system has no random bytes.
 pub fn tickets() -> Result<Arc<dyn ProducesTickets>, OpenError> {
     aws_lc_rs::Ticketer::new().map_err(|error| OpenError::new("", format!("TLS: {error}")))
 }
@@ -192,18 +187,16 @@ impl Opener<'_> {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_protocol_versions(versions)
             .map_err(|error| OpenError::new(&tls.identity.origin, format!("TLS: {error}")))?;
-        let builder = match (&authorities, &tls.clients) {
-            (None, _) => builder.with_no_client_auth(),
-            (Some(authorities), ClientCertificates::Required(_)) => {
-                builder.with_client_cert_verifier(authorities.required())
-            }
-            (Some(authorities), _) => builder.with_client_cert_verifier(authorities.optional()),
+        let is_required = matches!(tls.clients, ClientCertificates::Required(_));
+        let builder = match &authorities {
+            None => builder.with_no_client_auth(),
+            Some(authorities) if is_required => builder.with_client_cert_verifier(Arc::clone(&authorities.required)),
+            Some(authorities) => builder.with_client_cert_verifier(Arc::clone(&authorities.optional)),
         };
         let mut config = builder.with_cert_resolver(Arc::<Resolver>::clone(resolver));
         config.ticketer = match authorities {
             None => Arc::clone(self.tickets),
-            // A client that resumes is not asked for a certificate again. So tickets of other listeners and sites, and those
-            // from before the CAs changed, must not be valid here.
+            // A client that resumes is not asked again, so tickets of other listeners, sites and authorities are not valid here.
             Some(_) => self::tickets()?,
         };
         // Tickets suffice for both versions; a session store would be a lock that all workers share.
@@ -218,7 +211,7 @@ impl Opener<'_> {
         Ok(Arc::new(HandshakeConfig {
             rustls: Arc::new(config),
             authorities,
-            is_required: matches!(tls.clients, ClientCertificates::Required(_)),
+            is_required,
         }))
     }
 }
@@ -298,7 +291,7 @@ fn out_of_date(certificate: &[u8]) -> Option<String> {
 }
 
 /// The certificates of sites, by host.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct SiteKeys {
     exact: HashMap<String, Arc<CertifiedKey>>,
     /// Certificates by the part of the host after the `*`, with its dot.
@@ -345,15 +338,10 @@ impl SiteKeys {
 }
 
 /// Chooses the certificate for a client of one listener.
+#[derive(Debug)]
 struct Resolver {
     sites: Arc<SiteKeys>,
     default: Arc<CertifiedKey>,
-}
-
-impl fmt::Debug for Resolver {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Resolver").finish_non_exhaustive()
-    }
 }
 
 impl ResolvesServerCert for Resolver {

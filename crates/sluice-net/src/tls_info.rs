@@ -1,7 +1,6 @@
 //! The result of a TLS handshake as variables for scripts, named as in Apache's `mod_ssl`.
 //!
-//! Created once per connection. Not here: the variables `HTTPS` and `REQUEST_SCHEME`, which only say whether there is
-//! TLS.
+//! Created once per connection.
 
 use std::io;
 
@@ -22,11 +21,14 @@ pub(crate) fn client_certificate_error(error: &io::Error) -> Option<&rustls::Err
     }
 }
 
-/// Describes a connection after its handshake.
 pub(crate) fn describe(connection: &ServerConnection) -> TlsInfo {
+    let resumed = match connection.handshake_kind() {
+        Some(HandshakeKind::Resumed) => "Resumed",
+        _ => "Initial",
+    };
     let mut variables = vec![
         ("SSL_PROTOCOL", protocol(connection).to_owned()),
-        ("SSL_SESSION_RESUMED", resumed(connection).to_owned()),
+        ("SSL_SESSION_RESUMED", resumed.to_owned()),
     ];
     if let Some(suite) = connection.negotiated_cipher_suite() {
         let name = suite.suite().as_str().unwrap_or_default();
@@ -53,13 +55,6 @@ fn protocol(connection: &ServerConnection) -> &'static str {
     match connection.protocol_version() {
         Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
         _ => "TLSv1.3",
-    }
-}
-
-fn resumed(connection: &ServerConnection) -> &'static str {
-    match connection.handshake_kind() {
-        Some(HandshakeKind::Resumed) => "Resumed",
-        _ => "Initial",
     }
 }
 
@@ -113,8 +108,7 @@ fn time(time: &ASN1Time) -> String {
     text.unwrap_or_else(|_| time.to_string())
 }
 
-/// PEM (RFC 7468) on one line, because a variable holds no newline; Apache also uses spaces when it puts PEM into a
-/// header field.
+/// PEM (RFC 7468) on one line, with spaces, as Apache puts it into a header field: a variable holds no newline.
 fn pem(certificate: &[u8]) -> String {
     let text = STANDARD.encode(certificate);
     format!("-----BEGIN CERTIFICATE----- {text} -----END CERTIFICATE-----")

@@ -7,14 +7,12 @@ use std::task::{Context, Poll, ready};
 
 use rustls::ServerConnection;
 use rustls::server::Acceptor;
-use sluice_http::endpoints::TlsInfo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use crate::socket::Socket;
 use crate::tls::{ENCRYPTED_BYTES_MAX, HandshakeConfig, ListenerTls};
-use crate::tls_info;
 
 /// A socket, or TLS on it. Its users see plaintext.
 pub(crate) enum Transport {
@@ -23,8 +21,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// Performs the TLS handshake, with the configuration for the host that the client names. An error is the client's fault:
-    /// the handshake failed, or the client closed.
+    /// Performs the TLS handshake, with the configuration for the host that the client names. An error is the client's fault.
     pub(crate) async fn encrypt(socket: Socket, tls: &ListenerTls) -> io::Result<(Transport, Arc<HandshakeConfig>)> {
         let (mut stream, config) = match tls.only() {
             Some(config) => {
@@ -57,10 +54,7 @@ impl Transport {
 
     /// Whether HTTP/2 was negotiated (ALPN, RFC 7301).
     pub(crate) fn is_http2(&self) -> bool {
-        match self {
-            Transport::Clear(_) => false,
-            Transport::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
-        }
+        self.tls().is_some_and(|tls| tls.alpn_protocol() == Some(b"h2"))
     }
 
     /// The state of TLS. `None` in clear text.
@@ -69,11 +63,6 @@ impl Transport {
             Transport::Clear(_) => None,
             Transport::Tls(stream) => Some(stream.get_ref().1),
         }
-    }
-
-    /// The result of the handshake. `None` in clear text.
-    pub(crate) fn tls_info(&self) -> Option<TlsInfo> {
-        self.tls().map(tls_info::describe)
     }
 
     pub(crate) fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

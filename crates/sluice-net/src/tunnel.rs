@@ -1,9 +1,6 @@
 //! Tunnels: bytes of another protocol in both directions, on a connection or a stream whose exchange has switched to it (RFC 9110 §7.8,
 //! RFC 8441); WebSocket is one.
 //!
-//! Here: the interface between a protocol of HTTP and a tunnel, and the run of a tunnel instead of HTTP/1.1, or beside other
-//! exchanges of HTTP/2. Not here: the bytes, which are the tunnel's, and the response that begins it (`service`).
-//!
 //! ```text
 //! HTTP/1.1   GET, Upgrade      ─▶ 101 ─▶ hyper ends, and returns what it has read ─▶ run_on_connection
 //! HTTP/2     CONNECT, :protocol ─▶ 200 ─▶ the stream goes on as bytes             ─▶ a task: run_on_stream
@@ -21,10 +18,10 @@ use http::Response;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use sluice_settings::limits::Limits;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::close_reason::CloseReason;
-use crate::http_connection::{Cause, HttpConnection};
+use crate::http_connection::HttpConnection;
 use crate::monitor::{Action, ConnectionMonitor};
 use crate::service::{Answered, Service};
 use crate::stream::SharedStream;
@@ -40,10 +37,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> ByteStream for T {}
 /// It keeps the [`ActiveExchange`](crate::active_exchange::ActiveExchange), so that the connection counts as busy until the tunnel is
 /// dropped: when it is over, when its client does not take what it is sent, and when the server drains.
 pub trait Tunnel {
-    /// Moves bytes as far as possible. Ready when the tunnel is over, and everything is flushed.
-    ///
-    /// # Errors
-    /// The connection or the stream is reset.
+    /// Moves bytes as far as possible. Ready when the tunnel is over and everything is flushed. An error resets the connection.
     fn poll(&mut self, client: &mut dyn ByteStream, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
@@ -81,7 +75,10 @@ where
 pub(crate) async fn run_on_connection<S: Service>(http: &HttpConnection<S>, mut tunnel: Box<dyn Tunnel>) {
     let (connection, limits) = (&http.slot, http.service.limits());
     let mut monitor = ConnectionMonitor::new(connection, http.net.tick());
-    let mut client = Client(SharedStream(Rc::clone(&http.stream)));
+    let mut client = SharedStream {
+        stream: Rc::clone(&http.stream),
+        ends_sending: true,
+    };
     let reason = poll_fn(|context| {
         http.join_watches();
         if connection.due_close_request().is_some() {
@@ -92,17 +89,14 @@ pub(crate) async fn run_on_connection<S: Service>(http: &HttpConnection<S>, mut 
         match monitor.next_action(&http.net, connection, context, check) {
             Action::Continue => {}
             Action::ShutDown => return Poll::Ready(CloseReason::Draining),
-            Action::Close(()) => {
-                connection.abort();
-                return Poll::Ready(CloseReason::TooSlow);
-            }
+            Action::Close(()) => return Poll::Ready(CloseReason::TooSlow),
         }
         http.stream.borrow_mut().begin_turn();
         tunnel.poll(&mut client, context).map(|end| match end {
             Ok(()) => CloseReason::TunnelEnded,
             Err(error) => {
                 connection.abort();
-                http.reason_of_error(&error, Cause::Other)
+                http.reason_of_error(&error)
             }
         })
     })
@@ -111,12 +105,12 @@ pub(crate) async fn run_on_connection<S: Service>(http: &HttpConnection<S>, mut 
 }
 
 /// Checks once a second whether the client takes what it is sent. It may be silent for as long as the tunnel permits.
-fn check<S>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionMonitor) -> Action<()> {
+fn check<S: Service>(http: &HttpConnection<S>, limits: &Limits, monitor: &mut ConnectionMonitor) -> Action<()> {
     let wait = http.stream.borrow_mut().client_wait(monitor.now());
     if monitor.is_fast_enough(&http.slot, wait, limits) {
         return Action::Continue;
     }
-    http.net.log().slow(&http.slot);
+    http.end_slow();
     Action::Close(())
 }
 
@@ -136,46 +130,5 @@ pub(crate) async fn run_on_stream(net: Rc<WorkerNet>, upgrade: OnUpgrade, mut tu
     });
     if let Err(error) = end.await {
         tracing::debug!("tunnel of a stream: {error}");
-    }
-}
-
-/// The client of a tunnel that runs instead of HTTP/1.1.
-struct Client(SharedStream);
-
-impl AsyncRead for Client {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Client {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        chunks: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(context, chunks)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    /// Ends the server's side, which `SharedStream` leaves to the close of the connection.
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.0).poll_flush(context))?;
-        self.0.0.borrow_mut().poll_end_sending(context)
     }
 }

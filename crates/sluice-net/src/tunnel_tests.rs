@@ -23,7 +23,7 @@ use hyper::ext::Protocol;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use sluice_http::endpoints::Endpoints;
-use sluice_http::request_stream::Incoming;
+use sluice_http::request_body::Incoming;
 use sluice_http::tasks::Tasks;
 use sluice_settings::limits::Limits;
 use sluice_watch::Hub;
@@ -186,7 +186,7 @@ impl Worker {
             end.set_nonblocking(true).unwrap();
         }
         let socket = Socket::new(TcpStream::from(OwnedFd::from(server)));
-        let slot = net.slots().take(net.connection(Endpoints::UNIX), None, net.tick());
+        let slot = net.slots.take(net.connection(Endpoints::UNIX), None, net.tick());
         let service = Rc::new(EchoService { limits });
         let connection = tokio::task::spawn_local(serve_connection(Rc::clone(&net), service, socket, slot, 0));
         let worker = Worker {
@@ -200,8 +200,8 @@ impl Worker {
     fn is_idle(&self) -> bool {
         let mut is_idle = true;
         self.net
-            .slots()
-            .for_each(|connection, _| is_idle &= connection.exchanges().is_idle());
+            .slots
+            .for_each(|connection, _| is_idle &= connection.exchanges.is_idle());
         is_idle
     }
 
@@ -216,8 +216,8 @@ impl Worker {
             self.net.advance();
             yield_now().await;
         }
-        assert!(!self.net.slots().are_full());
-        assert_eq!(self.net.tasks().running(), 0);
+        assert!(!self.net.slots.are_full());
+        assert_eq!(self.net.tasks.running(), 0);
     }
 }
 

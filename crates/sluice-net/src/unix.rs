@@ -1,7 +1,6 @@
 //! Unix sockets: the file that clients connect to, from its creation to its removal.
 //!
-//! A socket file that a killed server left behind is replaced; one on which a process listens, or a file that is not a
-//! socket, never is. Not here: connections, which are the same as on TCP, except for descriptors that clients send along (`unix_peer`).
+//! A socket file that a killed server left behind is replaced. One on which a process listens, or another file, never is.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -26,10 +25,7 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// The file of a socket that another process has bound.
-    ///
-    /// # Errors
-    /// The file is gone.
+    /// The file of a socket that another process has bound. An error: it is gone.
     pub fn of(path: &Path, socket: OwnedFd) -> io::Result<SocketFile> {
         Ok(SocketFile {
             path: path.to_owned(),
@@ -39,10 +35,8 @@ impl SocketFile {
     }
 }
 
-/// Binds a socket to a file and listens on it. Processes with write permission by `mode` may connect.
-///
-/// # Errors
-/// The administrator's fault: the path is too long or taken, or its directory does not exist or may not be written to.
+/// Binds a socket to a file and listens on it. Processes with write permission by `mode` may connect. An error is the
+/// administrator's fault: the path is too long or taken, or its directory does not exist or may not be written to.
 pub fn bind(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
     let address = address(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -56,7 +50,7 @@ pub fn bind(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
             socket.bind(&address)?;
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(other("its directory does not exist: create it"));
+            return Err(io::Error::other("its directory does not exist: create it"));
         }
         bound => bound?,
     }
@@ -82,7 +76,7 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     let about = rustix::fs::fstat(&file)?;
     let is_own = about.st_uid == rustix::process::geteuid().as_raw();
     if FileType::from_raw_mode(about.st_mode) != FileType::Socket || !is_own {
-        return Err(other("another process has replaced the socket file"));
+        return Err(io::Error::other("another process has replaced the socket file"));
     }
     fs::set_permissions(by_descriptor, Permissions::from_mode(mode))
 }
@@ -92,7 +86,7 @@ fn address(path: &Path) -> io::Result<SockAddr> {
     if bytes > UNIX_PATH_BYTES_MAX {
         let text =
             format!("the path has {bytes} bytes, but the system allows {UNIX_PATH_BYTES_MAX}: choose a shorter one");
-        return Err(other(&text));
+        return Err(io::Error::other(text));
     }
     SockAddr::unix(path)
 }
@@ -115,7 +109,7 @@ fn remove_abandoned(path: &Path, address: &SockAddr) -> io::Result<()> {
         about => about?,
     };
     if FileType::from_raw_mode(about.st_mode) != FileType::Socket {
-        return Err(other(
+        return Err(io::Error::other(
             "a file of this name exists and is not a socket: remove it, or choose another name",
         ));
     }
@@ -138,7 +132,6 @@ fn remove_abandoned(path: &Path, address: &SockAddr) -> io::Result<()> {
     }
 }
 
-/// The error for a file on which a process listens.
 fn taken(client: &Socket) -> io::Error {
     match rustix::net::sockopt::socket_peercred(client) {
         Ok(listener) => {
@@ -151,10 +144,6 @@ fn taken(client: &Socket) -> io::Error {
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
-}
-
-fn other(text: &str) -> io::Error {
-    io::Error::other(text.to_owned())
 }
 
 impl Drop for SocketFile {

@@ -1,7 +1,7 @@
 //! The client of a unix socket on a kernel that passes descriptors along: what it sends besides bytes is never closed on the event loop.
 //!
 //! Linux 6.16 and later refuse descriptors instead (`sluice_launch::refuse_descriptors`, which `unix` calls); then a connection has no
-//! `UnixPeer`, and neither has one of TCP. Here: reading and closing such a socket. Not here: when it is read (`socket`).
+//! `UnixPeer`, and neither has one of TCP.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,7 +12,6 @@ use sluice_launch::{Passing, UNKNOWN_USER, close_socket_elsewhere, passing, rece
 
 use crate::connection_log::ConnectionLog;
 
-/// A client that can send descriptors.
 pub(crate) struct UnixPeer {
     user: u32,
     log: Rc<ConnectionLog>,
@@ -31,10 +30,7 @@ impl UnixPeer {
         }
     }
 
-    /// Receives bytes without waiting.
-    ///
-    /// # Errors
-    /// Those of recv(2). `InvalidData`: descriptors came along, and the connection is to be closed.
+    /// Receives bytes without waiting. An error is one of recv(2), or `InvalidData`: descriptors came along.
     pub(crate) fn receive(&self, socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<usize> {
         let received = receive(socket, bytes, self.user)?;
         if received.descriptors.is_empty() {

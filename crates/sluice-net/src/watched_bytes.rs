@@ -1,15 +1,13 @@
 //! The bytes of a watched connection, as WATCH shows them: of HTTP/1 the octets of both directions, of HTTP/2 the frames as text.
 //!
-//! Here: plaintext, as it passes the `ClientStream`; what is secret in it is masked. Exists only while somebody watches, so it may begin
-//! in the middle of a connection. What has to be masked depends on the bytes before, so nothing is shown until a message or a frame
+//! Plaintext, as it passes the `ClientStream`; what is secret in it is masked. Exists only while somebody watches, so it may begin in
+//! the middle of a connection. What has to be masked depends on the bytes before, so nothing is shown until a message or a frame
 //! certainly begins:
 //!
 //! | | the client sends | the server sends |
 //! |---|---|---|
 //! | HTTP/1 | first after an idle time; on an idle connection, if it is a request line | after a flush, if it is a status line; other bytes are taken for those of a body |
 //! | HTTP/2 | on an idle connection, if it is whole frames | after a flush: the coalescer has sent all that h2 wrote, which are whole frames |
-//!
-//! Not here: how frames are read (`frames`), what is secret in messages (`sluice_watch::mask`), who watches (`sluice_watch`).
 
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
@@ -20,14 +18,11 @@ use sluice_watch::{Direction, Item, Items, Scanned, Tracer};
 
 use crate::connection::Connection;
 use crate::frames::FrameReader;
-
-/// The beginning of the first line of each response of HTTP/1.
-const STATUS_LINE: &[u8] = b"HTTP/1.";
+use crate::stream::STATUS_LINE;
 
 /// The end of the first line of each request of HTTP/1, before its minor version.
 const VERSION: &[u8] = b" HTTP/1.";
 
-/// The bytes of a watched connection.
 #[derive(Default)]
 pub(crate) struct WatchedBytes {
     received: Side,
@@ -43,26 +38,6 @@ const OF_CONNECTION: Items = Items::of(&[Item::Octets, Item::Http2]);
 /// Work for a frame that is noted, in bytes that could be scanned meanwhile.
 const FRAME_CHARGE: usize = 256;
 
-/// Where the next bytes of a direction stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Position {
-    /// At the begin of a message, or of a frame.
-    Boundary,
-    /// Anywhere.
-    Unknown,
-}
-
-impl Position {
-    /// `Boundary` if it is certain that the bytes before end there.
-    pub(crate) fn after(is_end: bool) -> Position {
-        match is_end {
-            true => Position::Boundary,
-            false => Position::Unknown,
-        }
-    }
-}
-
-/// One direction.
 #[derive(Default)]
 enum Side {
     /// Bytes of it were missed.
@@ -75,26 +50,25 @@ enum Side {
 }
 
 impl WatchedBytes {
-    /// Waits until more bytes of the connection may be scanned.
     pub(crate) fn poll_pause(&mut self, connection: &Connection, context: &mut Context<'_>) -> Poll<()> {
         // Bytes that are not scanned need not wait.
         let is_wanted = |tracer: &Tracer| Wanted::of(connection, tracer).is_some();
-        let tracer = connection.watched().tracer();
+        let tracer = connection.watched.tracer();
         ready!(self.pause.poll(context, || {
             tracer.bytes_wait(OF_CONNECTION).filter(|_| is_wanted(&tracer))
         }));
         Poll::Ready(())
     }
 
-    /// Notes what the client has sent. `at` is the position of the first byte.
+    /// Notes what the client has sent. `is_boundary`: it is certain that a message or frame begins with the first byte.
     pub(crate) fn note_read(
         &mut self,
         connection: &Connection,
         read: &Poll<io::Result<()>>,
         bytes: &[u8],
-        at: Position,
+        is_boundary: bool,
     ) {
-        let tracer = connection.watched().tracer();
+        let tracer = connection.watched.tracer();
         match read {
             Poll::Pending => self.note_waiting(connection),
             Poll::Ready(Err(error)) => tracer.note(Item::Connection, "net", || match error.kind() {
@@ -104,7 +78,7 @@ impl WatchedBytes {
                 _ => format!("reading failed: {error}"),
             }),
             Poll::Ready(Ok(())) if bytes.is_empty() => {
-                let how = if connection.peer().tls_info().is_some() {
+                let how = if connection.peer.tls_info().is_some() {
                     " (close_notify)"
                 } else {
                     ""
@@ -112,8 +86,8 @@ impl WatchedBytes {
                 tracer.note(Item::Connection, "net", || format!("the client sends no more{how}"));
             }
             Poll::Ready(Ok(())) => {
-                if connection.exchanges().is_idle() {
-                    connection.watched().set_octets_wanted(true);
+                if connection.exchanges.is_idle() {
+                    connection.watched.skips_octets.set(false);
                     if tracer.wants(Item::Octets) && !may_show(&tracer, bytes) {
                         connection.skip_octets();
                     }
@@ -122,13 +96,13 @@ impl WatchedBytes {
                     self.received = Side::Missed;
                     return;
                 };
-                let is_idle = connection.exchanges().is_idle();
-                let begin = || match (wanted.is_http2, at) {
-                    (false, Position::Boundary) => Some(wanted.messages()),
-                    (false, Position::Unknown) => (is_idle && is_request_line(bytes)).then(|| wanted.messages()),
-                    (true, Position::Boundary) => Some(Side::Http2(FrameReader::of_client())),
-                    (true, Position::Unknown) if is_idle => FrameReader::resume(bytes).map(Side::Http2),
-                    (true, Position::Unknown) => None,
+                let is_idle = connection.exchanges.is_idle();
+                let begin = || match (wanted.is_http2, is_boundary) {
+                    (false, true) => Some(wanted.messages()),
+                    (false, false) => (is_idle && is_request_line(bytes)).then(|| wanted.messages()),
+                    (true, true) => Some(Side::Http2(FrameReader::of_client())),
+                    (true, false) if is_idle => FrameReader::resume(bytes).map(Side::Http2),
+                    (true, false) => None,
                 };
                 self.received.begin(&tracer, &wanted, Direction::Received, begin);
                 self.received.note(&tracer, Direction::Received, &[bytes]);
@@ -136,9 +110,15 @@ impl WatchedBytes {
         }
     }
 
-    /// Notes bytes that were sent: the first `count` of the chunks.
-    pub(crate) fn note_sent(&mut self, connection: &Connection, chunks: &[IoSlice<'_>], count: usize, at: Position) {
-        let tracer = connection.watched().tracer();
+    /// Notes bytes that were sent: the first `count` of the chunks. `is_boundary` as of `note_read`.
+    pub(crate) fn note_sent(
+        &mut self,
+        connection: &Connection,
+        chunks: &[IoSlice<'_>],
+        count: usize,
+        is_boundary: bool,
+    ) {
+        let tracer = connection.watched.tracer();
         let Some(wanted) = Wanted::of(connection, &tracer) else {
             self.sent = Side::Missed;
             return;
@@ -150,7 +130,6 @@ impl WatchedBytes {
             part
         });
         let parts: Vec<&[u8]> = parts.collect();
-        let is_boundary = at == Position::Boundary;
         let is_response =
             !wanted.is_http2 && is_boundary && parts.first().is_some_and(|part| part.starts_with(STATUS_LINE));
         if is_response {
@@ -167,11 +146,11 @@ impl WatchedBytes {
 
     /// Notes that a connection of HTTP/1 waits for its next request, once after each.
     fn note_waiting(&mut self, connection: &Connection) {
-        let exchanges = connection.exchanges().begun();
+        let exchanges = connection.exchanges.begun.get();
         let is_kept =
-            connection.exchanges().is_between() && connection.exchanges().is_idle() && self.kept_after != exchanges;
+            connection.exchanges.is_between() && connection.exchanges.is_idle() && self.kept_after != exchanges;
         // Also not after a request that no watch could match.
-        if is_kept && connection.watched().are_octets_wanted() {
+        if is_kept && !connection.watched.skips_octets.get() {
             self.kept_after = exchanges;
             connection.note_kept();
         }
@@ -186,10 +165,9 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// `None` if nobody wants anything.
     fn of(connection: &Connection, tracer: &Tracer) -> Option<Wanted> {
-        let is_http2 = connection.outgoing().is_http2();
-        let octets = !is_http2 && tracer.wants(Item::Octets) && connection.watched().are_octets_wanted();
+        let is_http2 = connection.outgoing.is_http2.get();
+        let octets = !is_http2 && tracer.wants(Item::Octets) && !connection.watched.skips_octets.get();
         let frames = is_http2 && tracer.wants(Item::Http2);
         let masks = tracer.masks().filter(|_| octets || frames)?.clone();
         Some(Wanted {
@@ -260,7 +238,6 @@ impl Side {
     }
 }
 
-/// Notes the frames in some bytes.
 fn note_frames(reader: &mut FrameReader, tracer: &Tracer, direction: Direction, bytes: &[u8]) {
     let had_preface = !reader.has_no_preface();
     for frame in reader.read(bytes) {
@@ -275,7 +252,6 @@ fn note_frames(reader: &mut FrameReader, tracer: &Tracer, direction: Direction, 
     }
 }
 
-/// Notes that bytes are not shown.
 fn note_missed(tracer: &Tracer, wanted: &Wanted, direction: Direction) {
     let item = if wanted.octets { Item::Octets } else { Item::Http2 };
     let begins = if wanted.is_http2 { "frame" } else { "message" };
@@ -295,6 +271,10 @@ mod tests {
     use sluice_watch::{Content, Hub, Items, Spec, TracedAttributes, Tracer, Watch, WorkerHub};
 
     use super::*;
+
+    /// Where the first byte stands: at the begin of a message or frame, or anywhere.
+    const BOUNDARY: bool = true;
+    const UNKNOWN: bool = false;
 
     const REQUEST: &str = "GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic c2VjcmV0\r\n\r\n";
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -319,7 +299,7 @@ mod tests {
             let watch = hub.watch(spec).unwrap();
             let connection = Connection::alone();
             let tracer = WorkerHub::new(&hub).connection(&Tracer::NONE, TracedAttributes::default);
-            connection.watched().set_tracer(tracer, 1);
+            connection.watched.set_tracer(tracer, 1);
             Watched {
                 watch,
                 connection,
@@ -327,14 +307,15 @@ mod tests {
             }
         }
 
-        fn read(&mut self, bytes: &[u8], at: Position) {
+        fn read(&mut self, bytes: &[u8], at: bool) {
             self.watched_bytes
                 .note_read(&self.connection, &Poll::Ready(Ok(())), bytes, at);
         }
 
-        fn sent(&mut self, chunks: &[&[u8]], count: usize, at: Position) {
+        fn sent(&mut self, chunks: &[&[u8]], count: usize, is_boundary: bool) {
             let chunks: Vec<_> = chunks.iter().map(|chunk| IoSlice::new(chunk)).collect();
-            self.watched_bytes.note_sent(&self.connection, &chunks, count, at);
+            self.watched_bytes
+                .note_sent(&self.connection, &chunks, count, is_boundary);
         }
 
         /// The events of the watch since the last call, joined.
@@ -353,7 +334,7 @@ mod tests {
         for size in 1..REQUEST.len() {
             let mut watched = Watched::new(&[Item::Octets]);
             for (index, chunk) in REQUEST.as_bytes().chunks(size).enumerate() {
-                watched.read(chunk, Position::after(index == 0));
+                watched.read(chunk, index == 0);
             }
             let masked = REQUEST.replace(" Basic c2VjcmV0", "***************");
             assert_eq!(watched.shown(), masked.escape_debug().to_string(), "reads of {size}");
@@ -364,13 +345,13 @@ mod tests {
     fn a_watch_that_begins_within_a_head_shows_nothing_until_the_next_one() {
         for begin in 4..REQUEST.len() {
             let mut watched = Watched::new(&[Item::Octets]);
-            watched.read(&REQUEST.as_bytes()[begin..], Position::Unknown);
+            watched.read(&REQUEST.as_bytes()[begin..], UNKNOWN);
             let shown = watched.shown();
             assert!(
                 shown.starts_with("[some bytes of this connection were missed"),
                 "{begin}: {shown}"
             );
-            watched.read(b"GET / HTTP/1.1\r\n", Position::Unknown);
+            watched.read(b"GET / HTTP/1.1\r\n", UNKNOWN);
             assert_eq!(watched.shown(), "GET / HTTP/1.1\\r\\n");
         }
     }
@@ -404,8 +385,8 @@ mod tests {
     fn only_what_was_sent_of_the_chunks_is_shown() {
         let mut watched = Watched::new(&[Item::Octets]);
         let head = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\n\r\n";
-        watched.sent(&[head, b"body"], head.len() + 2, Position::Boundary);
-        watched.sent(&[b"dy"], 2, Position::Unknown);
+        watched.sent(&[head, b"body"], head.len() + 2, BOUNDARY);
+        watched.sent(&[b"dy"], 2, UNKNOWN);
         assert_eq!(watched.shown(), "HTTP/1.1 200 OK\\r\\nSet-Cookie:****\\r\\n\\r\\nbody");
     }
 
@@ -423,11 +404,7 @@ mod tests {
             octets_max: 20,
             ..Spec::default()
         });
-        shown.sent(
-            &[b"HTTP/1.1 200 OK\r\n\r\n", &large],
-            19 + large.len(),
-            Position::Boundary,
-        );
+        shown.sent(&[b"HTTP/1.1 200 OK\r\n\r\n", &large], 19 + large.len(), BOUNDARY);
         assert!(matches!(shown.watched_bytes.sent, Side::Noted));
         assert!(
             shown
@@ -443,7 +420,7 @@ mod tests {
             }),
             ..Spec::default()
         });
-        searched.sent(&[&large], large.len(), Position::Boundary);
+        searched.sent(&[&large], large.len(), BOUNDARY);
         assert!(
             searched
                 .watched_bytes
@@ -455,31 +432,31 @@ mod tests {
     #[test]
     fn what_nobody_wants_is_neither_noted_nor_followed() {
         let mut watched = Watched::new(&[Item::Octets]);
-        watched.read(b"GET / HTTP/1.1\r\nCookie: ", Position::Boundary);
+        watched.read(b"GET / HTTP/1.1\r\nCookie: ", BOUNDARY);
         drop(crate::active_exchange::ActiveExchange::begin(&watched.connection));
         let busy = crate::active_exchange::ActiveExchange::begin(&watched.connection);
         watched.connection.skip_octets();
-        watched.read(b"missed", Position::Unknown);
-        watched.connection.watched().set_octets_wanted(true);
-        watched.read(b"GET /secret HTTP/1.1\r\n", Position::Unknown);
+        watched.read(b"missed", UNKNOWN);
+        watched.connection.watched.skips_octets.set(false);
+        watched.read(b"GET /secret HTTP/1.1\r\n", UNKNOWN);
         let shown = watched.shown();
         assert!(shown.starts_with("GET / HTTP/1.1\\r\\nCookie:*[some bytes"), "{shown}");
         assert!(!shown.contains("secret") && !shown.contains("missed\\r"), "{shown}");
         drop(busy);
         watched.connection.flushed();
-        watched.read(b"GET /shown HTTP/1.1\r\n", Position::Unknown);
+        watched.read(b"GET /shown HTTP/1.1\r\n", UNKNOWN);
         assert_eq!(watched.shown(), "GET /shown HTTP/1.1\\r\\n");
     }
 
     #[test]
     fn frames_of_http2_are_shown_and_none_of_their_octets() {
         let mut watched = Watched::new(&[Item::Octets, Item::Http2]);
-        watched.connection.outgoing().set_http2();
-        watched.read(PREFACE, Position::Boundary);
+        watched.connection.outgoing.is_http2.set(true);
+        watched.read(PREFACE, BOUNDARY);
         for byte in HEADERS {
-            watched.read(&[*byte], Position::Unknown);
+            watched.read(&[*byte], UNKNOWN);
         }
-        watched.sent(&[b"\0\0\0\x04\x01\0\0\0\0"], 9, Position::Boundary);
+        watched.sent(&[b"\0\0\0\x04\x01\0\0\0\0"], 9, BOUNDARY);
         let shown = watched.shown();
         assert_eq!(
             shown,
@@ -490,20 +467,20 @@ mod tests {
     #[test]
     fn a_watch_that_begins_within_http2_waits_for_a_certain_frame() {
         let mut watched = Watched::new(&[Item::Http2]);
-        watched.connection.outgoing().set_http2();
+        watched.connection.outgoing.is_http2.set(true);
         let busy = crate::active_exchange::ActiveExchange::begin(&watched.connection);
-        watched.read(HEADERS, Position::Unknown);
-        watched.read(HEADERS, Position::Unknown);
-        watched.sent(&[HEADERS], HEADERS.len(), Position::Unknown);
+        watched.read(HEADERS, UNKNOWN);
+        watched.read(HEADERS, UNKNOWN);
+        watched.sent(&[HEADERS], HEADERS.len(), UNKNOWN);
         let shown = watched.shown();
         assert_eq!(shown.matches("[some bytes of this").count(), 2, "{shown}");
         assert!(!shown.contains("secret"), "{shown}");
         drop(busy);
         watched.connection.flushed();
-        watched.read(&HEADERS[3..], Position::Unknown);
+        watched.read(&HEADERS[3..], UNKNOWN);
         assert_eq!(watched.shown(), "");
-        watched.read(HEADERS, Position::Unknown);
-        watched.sent(&[HEADERS], HEADERS.len(), Position::Boundary);
+        watched.read(HEADERS, UNKNOWN);
+        watched.sent(&[HEADERS], HEADERS.len(), BOUNDARY);
         assert_eq!(watched.shown().matches(" HEADERS, stream 1, ").count(), 2);
     }
 }

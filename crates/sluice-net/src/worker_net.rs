@@ -1,17 +1,11 @@
 //! The network side of a worker: the state that its connections share.
-//!
-//! Here: connection slots, memory for responses, the protocols of each listener, the worker's clock, draining, and the
-//! log lines that any client could cause in any number. Not here: what a request means
-//! (`service`).
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use sluice_http::endpoints::Endpoints;
-use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::tasks::Tasks;
 use sluice_settings::rule::ClientCertificate;
 use sluice_watch::{Hub, TracedAttributes, Tracer, WorkerHub};
@@ -21,8 +15,7 @@ use crate::client_counts::ClientCounts;
 use crate::connection::{CloseRequest, Connection};
 use crate::connection_log::ConnectionLog;
 use crate::listener_protocol::ListenerProtocol;
-use crate::phase;
-use crate::phase::Phase;
+use crate::phase::{self, Phase};
 use crate::send_budget::SendBudget;
 use crate::slots::{ConnectionCounts, ConnectionSlots};
 
@@ -33,22 +26,19 @@ const SEND_BYTES_MIN: usize = 1 << 20;
 pub struct WorkerNet {
     /// The protocols of each listener, in the order of the listeners; replaced on reload.
     listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
-    slots: Rc<ConnectionSlots>,
-    /// Connections that are closed before their first request.
-    refused: RateLimitedLog,
+    pub(crate) slots: Rc<ConnectionSlots>,
     /// Memory for response bytes that wait for clients.
     send_budget: Rc<SendBudget>,
-    client_counts: Arc<ClientCounts>,
-    log: Rc<ConnectionLog>,
+    pub(crate) client_counts: Arc<ClientCounts>,
+    pub(crate) log: Rc<ConnectionLog>,
     watches: WorkerHub,
     /// The generation of the list of watches at the last tick.
     watch_generation: Cell<u32>,
     phases: watch::Receiver<Phase>,
     is_draining: Cell<bool>,
     is_replaced: Cell<bool>,
-    /// Seconds since the worker started.
     tick: Cell<u32>,
-    tasks: Tasks,
+    pub(crate) tasks: Tasks,
 }
 
 /// The bounds on the connections of a worker.
@@ -82,7 +72,6 @@ impl WorkerNet {
     ) -> WorkerNet {
         WorkerNet {
             listener_protocols,
-            refused: RateLimitedLog::default(),
             slots: Rc::new(ConnectionSlots::new(limits.slots, counts)),
             send_budget: Rc::new(SendBudget::new(limits.send_bytes_max.max(SEND_BYTES_MIN))),
             client_counts: limits.client_counts,
@@ -107,15 +96,14 @@ impl WorkerNet {
         self.listener_protocols.load()[listener].proxy_protocol.is_some()
     }
 
-    /// The state of a client's certificate, for a request to this host: a certificate that was shown to another site's
-    /// authorities, or before the authorities changed, is checked again.
+    /// The state of a client's certificate, for a request to this host, whose authorities may be others than those it was shown to.
     pub fn client_certificate(&self, connection: &Connection, host: &str) -> ClientCertificate {
-        let Some(shown) = connection.peer().certificate() else {
+        let Some(shown) = connection.peer.certificate.get() else {
             return ClientCertificate::NotAsked;
         };
         let protocols = self.listener_protocols.load();
         let tls = protocols
-            .get(connection.peer().listener())
+            .get(connection.peer.listener())
             .and_then(|protocol| protocol.tls.as_ref());
         let config = tls.map(|tls| tls.of_host(host));
         let Some((config, authorities)) = config.and_then(|config| Some((config, config.authorities.as_ref()?))) else {
@@ -128,17 +116,8 @@ impl WorkerNet {
         }
     }
 
-    pub(crate) fn slots(&self) -> &Rc<ConnectionSlots> {
-        &self.slots
-    }
-
-    pub(crate) fn client_counts(&self) -> &Arc<ClientCounts> {
-        &self.client_counts
-    }
-
-    /// A connection that was just accepted.
     pub(crate) fn connection(&self, endpoints: Endpoints) -> Connection {
-        Connection::new(endpoints, &self.send_budget, self.slots.slot_events())
+        Connection::new(endpoints, &self.send_budget, &self.slots.slot_events)
     }
 
     /// Keeps the response bytes that wait for clients within their memory, for as long as it is polled: over it, the
@@ -149,7 +128,7 @@ impl WorkerNet {
             while self.send_budget.is_exceeded()
                 && let Some(connection) = self.slots.most_waiting()
             {
-                let bytes = connection.outgoing().write_off();
+                let bytes = connection.outgoing.write_off();
                 connection.request_close(CloseRequest::FreeMemory);
                 self.log.used_memory(&connection, bytes);
             }
@@ -167,23 +146,23 @@ impl WorkerNet {
             return Tracer::NONE;
         }
         let generation = self.watches.generation();
-        if connection.watched().generation() != generation {
+        if connection.watched.generation.get() != generation {
             let tracer = self
                 .watches
-                .connection(&connection.watched().tracer(), || attributes(connection));
-            connection.watched().set_tracer(tracer, generation);
+                .connection(&connection.watched.tracer(), || attributes(connection));
+            connection.watched.set_tracer(tracer, generation);
         }
-        connection.watched().tracer()
+        connection.watched.tracer()
     }
 
     /// Has it noted that the client of a connection is known now. No watch may be left that can match it.
     pub(crate) fn know_client(&self, connection: &Connection) {
-        let tracer = connection.watched().tracer();
+        let tracer = connection.watched.tracer();
         tracer.know(|known| known.client = attributes(connection).client);
         if tracer.is_over() {
             connection
-                .watched()
-                .set_tracer(Tracer::NONE, connection.watched().generation());
+                .watched
+                .set_tracer(Tracer::NONE, connection.watched.generation.get());
         }
     }
 
@@ -192,23 +171,13 @@ impl WorkerNet {
         let generation = self.watches.generation();
         if self.watch_generation.replace(generation) != generation {
             self.slots.for_each(|connection, _| {
-                if connection.watched().is_watched() {
+                if connection.watched.is_watched() {
                     self.tracer(connection);
                 }
             });
         }
     }
 
-    /// The log lines about connections.
-    pub(crate) fn log(&self) -> &Rc<ConnectionLog> {
-        &self.log
-    }
-
-    pub(crate) fn tasks(&self) -> &Tasks {
-        &self.tasks
-    }
-
-    /// Seconds since the worker started.
     pub(crate) fn tick(&self) -> u32 {
         self.tick.get()
     }
@@ -222,19 +191,11 @@ impl WorkerNet {
 
     /// Counts a second, and wakes the connections that are due. The worker calls this once a second.
     pub fn advance(&self) {
-        log_suppressed(self.refused.take_due(RateLimitedLog::INTERVAL, Instant::now()));
         self.log.log_due();
         self.watches.tick();
         self.drop_subjects();
         self.tick.set(self.tick.get() + 1);
         self.slots.wake_due(self.tick.get());
-    }
-
-    /// Whether a line about a connection that is closed before its first request may be logged. It counts the line otherwise.
-    pub(crate) fn admits_refusal(&self, lines_max: u32) -> bool {
-        let now = Instant::now();
-        log_suppressed(self.refused.take_due(RateLimitedLog::INTERVAL, now));
-        self.refused.admits(lines_max, RateLimitedLog::INTERVAL, now)
     }
 
     /// Whether connections are still accepted.
@@ -274,24 +235,11 @@ impl WorkerNet {
     }
 }
 
-/// The count of the last interval is not lost.
-impl Drop for WorkerNet {
-    fn drop(&mut self) {
-        log_suppressed(self.refused.take());
-    }
-}
-
 /// The attributes of a connection that are known before its requests.
 fn attributes(connection: &Connection) -> TracedAttributes {
-    let client = connection.peer().endpoints().client.ip();
+    let client = connection.peer.endpoints().client.ip();
     TracedAttributes {
-        client: (!connection.peer().is_proxy()).then(|| client.to_string()),
+        client: (!connection.peer.is_proxy.get()).then(|| client.to_string()),
         ..TracedAttributes::default()
-    }
-}
-
-fn log_suppressed(suppressed: Option<Suppressed>) {
-    if let Some(suppressed) = suppressed {
-        tracing::warn!("connections closed before their first request: {suppressed}");
     }
 }

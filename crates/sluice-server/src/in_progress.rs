@@ -237,10 +237,10 @@ impl Entry {
             user: self.user.clone(),
             handler: self.handler,
             stage: self.tracer.current_stage(),
-            received_bytes: self.progress.received_bytes(),
-            sent_bytes: self.progress.sent_bytes(),
-            status: self.progress.status(),
-            pid: self.progress.pid(),
+            received_bytes: self.progress.received_bytes.get(),
+            sent_bytes: self.progress.sent_bytes.get(),
+            status: Some(self.progress.status.get()).filter(|status| *status != 0),
+            pid: Some(self.progress.pid.get()).filter(|pid| *pid != 0),
         }
     }
 }

@@ -55,7 +55,7 @@ use sluice_http::fault::{Fault, ServerFault};
 use sluice_http::head;
 use sluice_http::progress::Progress;
 use sluice_http::protocol::Protocol;
-use sluice_http::request_stream::Incoming;
+use sluice_http::request_body::Incoming;
 use sluice_net::active_exchange::ActiveExchange;
 use sluice_net::connection::Connection;
 use sluice_net::service::HeadRefusal;
@@ -117,7 +117,7 @@ impl Service for ExchangeService {
         if request::ends_connection(&head) {
             exchange.entry.is_last = true;
             if incoming.is_end_stream() {
-                connection.exchanges().expect_no_more();
+                connection.exchanges.expects_no_more.set(true);
             }
         }
         let mut fields = head.headers;
@@ -182,7 +182,7 @@ async fn unless_ended<T>(
 
 fn note_site(exchange: &mut Exchange, request: &Request, connection: &Connection) {
     exchange.entry.site = request.config.site_numbers[request.site];
-    watched_decision::site(exchange, request, connection.peer().listener());
+    watched_decision::site(exchange, request, connection.peer.listener());
     if exchange.client.is_https && request.target_path().is_some() {
         exchange.hsts.clone_from(&request.site().hsts);
     }
@@ -219,7 +219,7 @@ fn finish(
     let has_length = response.body().length().is_some() || response.headers().contains_key(header::CONTENT_LENGTH);
     let version = exchange.line.version;
     if !has_length && version.uses_chunked() {
-        under_way.exchanges().begin_chunked();
+        under_way.exchanges.is_chunked.set(true);
     } else if !has_length && !version.keeps_connection() {
         end_with_connection(&mut response);
     }

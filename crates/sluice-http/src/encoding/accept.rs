@@ -1,7 +1,4 @@
 //! Which content codings a client accepts: its field Accept-Encoding (RFC 9110 §12.5.3).
-//!
-//! Here: reading the field, in one pass within a limit, and ranking the codings. Not here: the choice among the variants of a
-//! file (`sluice_files::variants`) or of a reply (`reply`).
 
 use std::cmp::Reverse;
 
@@ -24,8 +21,7 @@ pub struct Accepted {
 }
 
 impl Accepted {
-    /// Reads the field. The first of two entries with one name counts; entries with an invalid quality value or beyond the
-    /// limit are ignored.
+    /// Reads the field. The first entry of a name counts; those that are invalid or beyond the limit are ignored.
     pub fn read(fields: &HeaderMap) -> Accepted {
         let mut accepted = Accepted::default();
         let entries = lines(fields, header::ACCEPT_ENCODING).flat_map(|line| line.split(','));

@@ -33,7 +33,6 @@ pub struct EncodedBody {
     encoder: Option<Encoder>,
     /// The part of the source's last chunk that is not compressed yet.
     rest: Bytes,
-    /// The bytes that the compressor reads.
     copy: Vec<u8>,
     /// The compressor has input that the client cannot read yet.
     holds_back: bool,

@@ -1,7 +1,4 @@
 //! Compressing bytes with any of the content codings.
-//!
-//! Here: one interface to the libraries, and their compression levels. Not here: the choice of a coding (`accept`), and
-//! bodies that are compressed while they are sent (`body`).
 
 use std::io::{self, Write};
 
@@ -18,12 +15,10 @@ const BROTLI_BUFFER_BYTES: usize = 16 << 10;
 pub enum Effort {
     /// High: a background thread compresses once, and the result is sent many times.
     Kept,
-    /// Low: a worker compresses while other tasks wait, and the result is sent once. The window is small, 256 KiB, because
-    /// each response in progress has its own.
+    /// Low: a worker compresses while other tasks wait. The window is small, 256 KiB, because each response has its own.
     Passing,
 }
 
-/// A compressor and its pending output.
 pub(crate) struct Encoder(Kind);
 
 enum Kind {
@@ -74,7 +69,6 @@ impl Encoder {
         }
     }
 
-    /// Bytes of pending output.
     pub(crate) fn ready_bytes(&self) -> usize {
         match &self.0 {
             Kind::Brotli(writer) => writer.get_ref().len(),
@@ -83,7 +77,6 @@ impl Encoder {
         }
     }
 
-    /// Takes the pending output.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         std::mem::take(match &mut self.0 {
             Kind::Brotli(writer) => writer.get_mut(),

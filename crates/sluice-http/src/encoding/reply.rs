@@ -1,8 +1,6 @@
 //! Compression of the replies of scripts, if the route allows it.
 //!
-//! Here: which replies are compressed, and their heads. Not here: the compression itself (`encoder`, `body`), and which media types a site
-//! compresses (`sluice_settings::compression`). A reply is not
-//! compressed if its head describes its exact bytes: by an encoding, a range, a digest, or `no-transform`.
+//! A reply is not compressed if its head describes its exact bytes: by an encoding, a range, a digest, or `no-transform`.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
@@ -40,7 +38,6 @@ pub struct ReplyToEncode<'a> {
 
 impl AcceptedEncodings {
     /// The codings that a client accepts, for replies from so many bytes on.
-    #[must_use]
     pub fn new(ranked: Ranked, least_bytes: u64) -> AcceptedEncodings {
         AcceptedEncodings { ranked, least_bytes }
     }
@@ -105,7 +102,6 @@ fn weaken_tag(fields: &mut HeaderMap) {
     }
 }
 
-/// Whether a field lists a word.
 fn lists(fields: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     let lines = fields.get_all(name).iter().filter_map(|line| line.to_str().ok());
     lines

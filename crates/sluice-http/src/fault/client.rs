@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, Method, StatusCode};
+use thiserror::Error;
 
 use crate::fault::detail::Detail;
 use crate::fault::forbidden::Forbidden;
@@ -16,60 +17,85 @@ use crate::progress::OpenBody;
 use crate::target::TargetError;
 
 /// A fault of the client. Large data is boxed, so that a result with a fault stays small.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Error)]
 pub enum ClientFault {
     /// 400: the host is missing, named twice, or malformed.
+    #[error("{0}")]
     BadHost(HostError),
     /// 400: the request target is not a path.
+    #[error("{0}")]
     BadTarget(Box<TargetError>),
     /// 400: a route rewrites the target to a path with a segment `.` or `..`.
+    #[error("rewritten to {:?}, with a `.` or `..` segment, by the route at {}", .0.target, .0.origin)]
     BadRewrite(Box<RewriteMismatch>),
     /// 400: the redirect to https needs a host, and the request names none.
+    #[error("names no host, which the redirect to https needs")]
     NoHostForHttps,
     /// 431: the head has this many fields, more than the limit.
+    #[error("{0} fields in its head")]
     TooManyFields(usize),
     /// 501: the body has a transfer coding other than chunked.
+    #[error("transfer coding {0:?} of the request body: only \"chunked\" is known")]
     UnknownTransferCoding(Box<str>),
     /// 400: the body is chunked more than once.
+    #[error("the request body is chunked more than once")]
     ChunkedTwice,
     /// 405.
+    #[error("method {} is not served here", .0.method)]
     MethodNotAllowed(Box<MethodMismatch>),
     /// 404.
+    #[error("{0}")]
     NotFound(Absent),
     /// 403.
+    #[error("{0}")]
     Forbidden(Forbidden),
     /// 412: the file with this name is not in the state that the request names (RFC 9110 §13.1).
+    #[error("file {}: not the version that the request is for", Quoted(.0))]
     PreconditionFailed(Box<str>),
     /// 416.
+    #[error("file {}: the requested range is outside its {} bytes", Quoted(&.0.name), .0.length)]
     RangeNotSatisfiable(Box<RangeMismatch>),
     /// 413: the request body is larger than this many bytes.
+    #[error("the request body is larger than {0} bytes (limits.body_size)")]
     BodyTooLarge(u64),
     /// 408: no byte of the request body came for this long.
+    #[error("no byte of the request body came for {0:?} (limits.body_timeout)")]
     BodySilent(Duration),
     /// 408: the request body came below the lowest rate.
+    #[error("only {} bytes of the request body came in {:.1} s (limits.body_rate)", .0.received, .0.waited.as_secs_f64())]
     BodyTooSlow(Box<SlowBody>),
     /// 400: the request body ended early or is malformed.
+    #[error("{0}")]
     BadBody(Box<BodyFailure>),
     /// 400: a chunked request body has more framing than data, after this many bytes of data.
+    #[error("the chunked request body has too much framing (chunk sizes, extensions) for its {0} bytes of data")]
     TooMuchFraming(u64),
     /// 400: the value of this field begins or ends with white space (RFC 9113 §8.2.1).
+    #[error("the value of field {0} begins or ends with white space")]
     PaddedField(Box<HeaderName>),
     /// 421: the request must be sent on another connection, or to another server.
+    #[error("{0}")]
     Misdirected(Misdirected),
     /// The status of the route: a route refuses the request.
+    #[error("refused by the route at {}", .0.origin)]
     Refused(Box<RefusedByRoute>),
     /// 401: the answer is for users, and the request names none, or the password is wrong.
+    #[error("{0}")]
     Unauthorized(Box<Unauthorized>),
     /// 429: passwords of this user from this address are not verified for a time, because too many were wrong.
+    #[error("{0}")]
     TooManyFailures(Box<RefusedUser>),
     /// 429: the client sends more requests than the rate of a route allows.
+    #[error("{0}")]
     TooManyRequests(Box<LimitReached>),
     /// 503: as many requests are answered as the throttle of a route allows, and no further ones may wait, or have waited for too long.
+    #[error("{0}")]
     Throttled(Box<LimitReached>),
 }
 
 /// A limit on requests that is reached.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Error)]
+#[error("{limit} of the route at {origin}")]
 pub struct LimitReached {
     /// The limit that is reached, as the begin of a sentence that ends with the route.
     pub limit: Box<str>,
@@ -111,36 +137,50 @@ pub struct RefusedUser {
 }
 
 /// Why a request does not belong on its connection (RFC 9110 §15.5.20).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Error)]
 pub enum Misdirected {
     /// The site of this host is served on other addresses.
+    #[error("the site of host {0:?} is not served on this address")]
     OtherAddress(Box<str>),
     /// No site has this name, and unknown hosts are refused.
+    #[error("no site has the name {0:?}")]
     UnknownHost(Box<str>),
     /// The address answers only to names of this machine, and the host is another name.
+    #[error("host {0:?} is not a name of this machine; --host {0:?} would allow it")]
     NotLocal(Box<str>),
     /// The target is an absolute form with this host, which is neither a name of a site nor of this machine.
+    #[error("target with host {0:?}, which no site has in hosts: this server is no proxy")]
     OtherServer(Box<str>),
     /// The target is an absolute form with this scheme, which is neither http nor https.
+    #[error("target with scheme {0:?}: this server is no proxy")]
     OtherScheme(Box<str>),
     /// The path needs a client certificate, and the handshake of the connection, if there was one, did not ask for it.
+    #[error(
+        "needs a client certificate, for which the connection did not ask (clear text, or a handshake for another host)"
+    )]
     NoHandshake,
 }
 
 /// The thing that is not there. The server tells a client no more than that (404).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Error)]
 pub enum Absent {
     /// A file with this name in its directory.
+    #[error("file {}: not there", Quoted(.0))]
     File(Box<str>),
     /// A file with this name in its directory, which is never sent, whether it exists or not.
+    #[error("file {}: never sent, because it is hidden, a backup copy, a script, or one of the server's own files", Quoted(.0))]
     Withheld(Box<str>),
     /// A script in this file.
+    #[error("script {}: not there", ShownPath(.0))]
     Script(Box<Path>),
     /// A file or script behind a symbolic link that may not be followed.
+    #[error("{0}")]
     Link(Box<RefusedLink>),
     /// A route that answers for this path.
+    #[error("nothing answers for {}", Quoted(.0))]
     Route(Box<str>),
     /// A report with this name.
+    #[error("there is no report {}", Quoted(.0))]
     Report(Box<str>),
 }
 
@@ -165,8 +205,6 @@ pub enum LinkProblem {
     /// The link leaves its directory, and has another owner than its target.
     OtherOwner,
 }
-
-impl std::error::Error for RefusedLink {}
 
 /// A client or user who may not have an answer.
 #[derive(Clone, Debug)]
@@ -230,7 +268,6 @@ pub struct BodyFailure {
 
 impl BodyFailure {
     /// A client that has left before the end of its body.
-    #[must_use]
     pub fn departure(body: OpenBody) -> BodyFailure {
         BodyFailure {
             received: body.received,
@@ -256,7 +293,6 @@ pub struct RefusedByRoute {
 
 impl ClientFault {
     /// `method` is none of `allow`.
-    #[must_use]
     pub fn method_not_allowed(method: &Method, allow: &'static [Method]) -> ClientFault {
         ClientFault::MethodNotAllowed(Box::new(MethodMismatch {
             method: method.clone(),
@@ -328,83 +364,10 @@ impl ClientFault {
     }
 }
 
-impl Display for ClientFault {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ClientFault::BadHost(error) => Display::fmt(error, out),
-            ClientFault::BadTarget(error) => Display::fmt(error, out),
-            ClientFault::BadRewrite(rewrite) => write!(
-                out,
-                "rewritten to {:?}, with a `.` or `..` segment, by the route at {}",
-                rewrite.target, rewrite.origin
-            ),
-            ClientFault::NoHostForHttps => out.write_str("names no host, which the redirect to https needs"),
-            ClientFault::TooManyFields(count) => write!(out, "{count} fields in its head"),
-            ClientFault::UnknownTransferCoding(codings) => {
-                write!(
-                    out,
-                    "transfer coding {codings:?} of the request body: only \"chunked\" is known"
-                )
-            }
-            ClientFault::ChunkedTwice => out.write_str("the request body is chunked more than once"),
-            ClientFault::MethodNotAllowed(mismatch) => write!(out, "method {} is not served here", mismatch.method),
-            ClientFault::NotFound(absent) => Display::fmt(absent, out),
-            ClientFault::Forbidden(forbidden) => Display::fmt(forbidden, out),
-            ClientFault::PreconditionFailed(name) => {
-                write!(out, "file {}: not the version that the request is for", Quoted(name))
-            }
-            ClientFault::RangeNotSatisfiable(mismatch) => write!(
-                out,
-                "file {}: the requested range is outside its {} bytes",
-                Quoted(&mismatch.name),
-                mismatch.length
-            ),
-            ClientFault::BodyTooLarge(bytes_max) => write!(
-                out,
-                "the request body is larger than {bytes_max} bytes (limits.body_size)"
-            ),
-            ClientFault::BodySilent(timeout) => write!(
-                out,
-                "no byte of the request body came for {timeout:?} (limits.body_timeout)"
-            ),
-            ClientFault::BodyTooSlow(body) => write!(
-                out,
-                "only {} bytes of the request body came in {:.1} s (limits.body_rate)",
-                body.received,
-                body.waited.as_secs_f64()
-            ),
-            ClientFault::BadBody(body) => match (body.has_left, body.announced) {
-                (true, Some(announced)) => write!(
-                    out,
-                    "the client has left after {} of {announced} bytes of the request body",
-                    body.received
-                ),
-                (true, None) => write!(
-                    out,
-                    "the client has left after {} bytes of the request body, before its end",
-                    body.received
-                ),
-                (false, _) => write!(out, "request body: {}, after {} bytes", body.error, body.received),
-            },
-            ClientFault::TooMuchFraming(received) => write!(
-                out,
-                "the chunked request body has too much framing (chunk sizes, extensions) for its {received} bytes of data"
-            ),
-            ClientFault::PaddedField(name) => write!(out, "the value of field {name} begins or ends with white space"),
-            ClientFault::Misdirected(misdirected) => Display::fmt(misdirected, out),
-            ClientFault::Refused(refused) => write!(out, "refused by the route at {}", refused.origin),
-            ClientFault::Unauthorized(unauthorized) => Display::fmt(unauthorized, out),
-            ClientFault::TooManyFailures(refused) => Display::fmt(refused, out),
-            ClientFault::TooManyRequests(reached) | ClientFault::Throttled(reached) => Display::fmt(reached, out),
-        }
-    }
-}
-
 impl Unauthorized {
     /// The values of WWW-Authenticate: how a name and password are sent (RFC 7617 §2), and a token (RFC 6750 §3).
-    #[must_use]
     pub fn challenges(&self) -> Vec<String> {
-        let realm = self.quoted_realm();
+        let realm = format!("\"{}\"", self.realm.replace('\\', r"\\").replace('"', r#"\""#));
         let mut challenges = vec![format!("Basic realm={realm}, charset=\"UTF-8\"")];
         if self.takes_tokens {
             // A token has no name. The error is for a request that has sent one.
@@ -416,16 +379,22 @@ impl Unauthorized {
         }
         challenges
     }
+}
 
-    fn quoted_realm(&self) -> String {
-        let mut realm = String::new();
-        for letter in self.realm.chars() {
-            if matches!(letter, '"' | '\\') {
-                realm.push('\\');
-            }
-            realm.push(letter);
+impl Display for BodyFailure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let received = self.received;
+        match (self.has_left, self.announced) {
+            (true, Some(announced)) => write!(
+                out,
+                "the client has left after {received} of {announced} bytes of the request body"
+            ),
+            (true, None) => write!(
+                out,
+                "the client has left after {received} bytes of the request body, before its end"
+            ),
+            (false, _) => write!(out, "request body: {}, after {received} bytes", self.error),
         }
-        format!("\"{realm}\"")
     }
 }
 
@@ -447,12 +416,6 @@ impl Display for RefusedUser {
     }
 }
 
-impl Display for LimitReached {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} of the route at {}", self.limit, self.origin)
-    }
-}
-
 impl Display for Unauthorized {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let realm = Quoted(&self.realm);
@@ -468,41 +431,7 @@ impl Display for Unauthorized {
     }
 }
 
-impl Display for Misdirected {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Misdirected::OtherAddress(host) => write!(out, "the site of host {host:?} is not served on this address"),
-            Misdirected::UnknownHost(host) => write!(out, "no site has the name {host:?}"),
-            Misdirected::NotLocal(host) => {
-                write!(out, "host {host:?} is not a name of this machine; --host {host:?} would allow it")
-            }
-            Misdirected::OtherServer(host) => {
-                write!(out, "target with host {host:?}, which no site has in hosts: this server is no proxy")
-            }
-            Misdirected::OtherScheme(scheme) => write!(out, "target with scheme {scheme:?}: this server is no proxy"),
-            Misdirected::NoHandshake => out.write_str(
-                "needs a client certificate, for which the connection did not ask (clear text, or a handshake for another host)",
-            ),
-        }
-    }
-}
-
-impl Display for Absent {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Absent::File(name) => write!(out, "file {}: not there", Quoted(name)),
-            Absent::Withheld(name) => write!(
-                out,
-                "file {}: never sent, because it is hidden, a backup copy, a script, or one of the server's own files",
-                Quoted(name)
-            ),
-            Absent::Script(file) => write!(out, "script {}: not there", ShownPath(file)),
-            Absent::Link(link) => Display::fmt(link, out),
-            Absent::Route(path) => write!(out, "nothing answers for {}", Quoted(path)),
-            Absent::Report(name) => write!(out, "there is no report {}", Quoted(name)),
-        }
-    }
-}
+impl std::error::Error for RefusedLink {}
 
 impl Display for RefusedLink {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
+use thiserror::Error;
 
 use crate::fault::client::ClientFault;
 use crate::fault::detail::{Detail, ProcessDetail, ProcessReport};
@@ -16,11 +17,13 @@ use crate::target::TargetError;
 const BUSY_RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// A fault of the script. Large data is boxed, so that a result with a fault stays small.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Error)]
 pub enum ScriptFault {
     /// 502: the reply is malformed or incomplete; process and violation.
+    #[error("{0}")]
     BadReply(Arc<dyn ProcessDetail>),
     /// The script says that it has failed, and has chosen the status of the error page, 500 to 599.
+    #[error("{process}")]
     Failed {
         /// The status.
         status: StatusCode,
@@ -28,20 +31,28 @@ pub enum ScriptFault {
         process: Arc<dyn ProcessDetail>,
     },
     /// 502: the reply is a 101, but nothing is served that a connection could switch to.
+    #[error("the script wants to switch protocols, which is not served")]
     SwitchesProtocols,
     /// 502: the process was not started because of its file, `#!` line or directory.
+    #[error("{0}")]
     NotStarted(Arc<dyn Detail>),
     /// 500: it may not run as the user that its route wants.
+    #[error("{0}")]
     Refused(Arc<dyn Detail>),
     /// 502: the reply names a file to send that the route does not declare, or names it in a wrong way.
+    #[error("{0}")]
     BadSendFile(Arc<dyn Detail>),
     /// The file's own status (404, 403): a file to send that is not there or may not be read.
+    #[error("{}: {}", .0.field, .0.fault)]
     SentFile(Box<SentFile>),
     /// The status that the script has chosen: it asked for an error page of the server.
+    #[error("{0}")]
     Requested(Box<RequestedPage>),
     /// 502: the target of a local redirect is not a path.
+    #[error("local redirect: {0}")]
     BadLocalRedirect(Box<TargetError>),
     /// 502: more local redirects than followed.
+    #[error("more than {redirects_max} local redirects, the last one to {last:?}")]
     TooManyLocalRedirects {
         /// Local redirects followed for one request.
         redirects_max: u16,
@@ -49,8 +60,10 @@ pub enum ScriptFault {
         last: Box<str>,
     },
     /// 502: an authentication agent has failed, or has said nothing of the user.
+    #[error("authentication agent {}: {}", ShownPath(&.0.script), Quoted(&.0.reason))]
     Agent(Box<AgentFailure>),
     /// 403: the file exists and cannot be executed.
+    #[error("script {}: {problem}", file.display())]
     NotExecutable {
         /// The file.
         file: Box<Path>,
@@ -58,27 +71,39 @@ pub enum ScriptFault {
         problem: NotExecutable,
     },
     /// 504: neither input nor output for too long.
+    #[error("{0}")]
     Silent(Box<Silence>),
     /// 504: the whole exchange took longer than its deadline.
+    #[error("{}: the exchange took longer than {limit:?} (deadline = \"{limit:?}\", or X-timeout-output of the script)", .0.process, limit = .0.limit)]
     DeadlineExceeded(Box<DeadlineExceeded>),
     /// 503: all processes are busy, and as many requests wait as may.
+    #[error("{0}, and {most} {wait} (queue = {most})", most = .0.queue_max, wait = if .0.queue_max == 1 { "request waits" } else { "requests wait" })]
     QueueFull(Box<FullPool>),
     /// 503: all processes are busy, and its client has its share of those and of the queue.
+    #[error("{}, and its client has as many requests there as it may before others (requests_per_client = {}), and half of the queue is full \
+             (queue = {})", .0, .0.client_requests_max.unwrap_or_default(), .0.queue_max)]
     ClientShare(Box<FullPool>),
     /// 503: no process became free in time.
+    #[error("{0}: none became free within {time:?} (queue_timeout = \"{time:?}\")", time = .0.queue_timeout)]
     QueueTimeout(Box<FullPool>),
     /// 503: its last processes failed, and the next is started later.
+    #[error("script {}: its last processes ended before their first reply, for the reasons logged before; the next start is in {:?}", .0.script.display(), .0.wait)]
     BackOff(Box<BackOff>),
 }
 
 /// Why a file cannot be executed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NotExecutable {
     /// The path is a directory, socket or device.
+    #[error("is not a plain file")]
     NotAFile,
     /// The file has no execute permission, and its suffix has no interpreter.
+    #[error("has no execute bit (chmod +x) and its route names no interpreter for its suffix")]
     NoExecutePermission,
     /// The route's engines do not run files with its name.
+    #[error(
+        "its route has no engine for its suffix; a file with another suffix than those of the engine's language needs an execute bit"
+    )]
     NoEngine,
 }
 
@@ -176,7 +201,6 @@ pub struct FullPool {
 
 impl ScriptFault {
     /// An authentication agent has failed.
-    #[must_use]
     pub fn agent(script: &Path, reason: &str) -> ScriptFault {
         ScriptFault::Agent(Box::new(AgentFailure {
             script: script.into(),
@@ -234,65 +258,11 @@ impl ScriptFault {
     }
 }
 
-impl Display for ScriptFault {
+impl Display for RequestedPage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ScriptFault::Agent(failure) => write!(
-                out,
-                "authentication agent {}: {}",
-                ShownPath(&failure.script),
-                Quoted(&failure.reason)
-            ),
-            ScriptFault::BadReply(detail) | ScriptFault::Failed { process: detail, .. } => Display::fmt(detail, out),
-            ScriptFault::NotStarted(detail) | ScriptFault::Refused(detail) | ScriptFault::BadSendFile(detail) => {
-                Display::fmt(detail, out)
-            }
-            ScriptFault::SwitchesProtocols => {
-                out.write_str("the script wants to switch protocols, which is not served")
-            }
-            ScriptFault::SentFile(file) => write!(out, "{}: {}", file.field, file.fault),
-            ScriptFault::Requested(page) => match &page.text {
-                Some(text) => write!(out, "{}: {text:?}", page.detail),
-                None => Display::fmt(&page.detail, out),
-            },
-            ScriptFault::BadLocalRedirect(error) => write!(out, "local redirect: {error}"),
-            ScriptFault::TooManyLocalRedirects { redirects_max, last } => write!(
-                out,
-                "more than {redirects_max} local redirects, the last one to {last:?}"
-            ),
-            ScriptFault::NotExecutable { file, problem } => write!(out, "script {}: {problem}", file.display()),
-            ScriptFault::Silent(silence) => Display::fmt(silence, out),
-            ScriptFault::DeadlineExceeded(exceeded) => write!(
-                out,
-                "{}: the exchange took longer than {:?} (deadline = \"{1:?}\", or X-timeout-output of the script)",
-                exceeded.process, exceeded.limit
-            ),
-            ScriptFault::QueueFull(pool) => {
-                let wait = if pool.queue_max == 1 {
-                    "request waits"
-                } else {
-                    "requests wait"
-                };
-                write!(out, "{pool}, and {0} {wait} (queue = {0})", pool.queue_max)
-            }
-            ScriptFault::ClientShare(pool) => write!(
-                out,
-                "{pool}, and its client has as many requests there as it may before others (requests_per_client = {}), and half of the queue \
-                 is full (queue = {})",
-                pool.client_requests_max.unwrap_or_default(),
-                pool.queue_max
-            ),
-            ScriptFault::QueueTimeout(pool) => write!(
-                out,
-                "{pool}: none became free within {:?} (queue_timeout = \"{0:?}\")",
-                pool.queue_timeout
-            ),
-            ScriptFault::BackOff(back_off) => write!(
-                out,
-                "script {}: its last processes ended before their first reply, for the reasons logged before; the next start is in {:?}",
-                back_off.script.display(),
-                back_off.wait
-            ),
+        match &self.text {
+            Some(text) => write!(out, "{}: {text:?}", self.detail),
+            None => Display::fmt(&self.detail, out),
         }
     }
 }
@@ -301,42 +271,23 @@ impl Display for ScriptFault {
 impl Display for Silence {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Silence { process, limit, .. } = self;
-        let (key, what, question) = match (self.awaited, self.keeps_process) {
-            (Awaited::Start, _) => (
+        let (key, what) = match self.awaited {
+            Awaited::Start => (
                 "reply_timeout",
                 "it has neither read its request (CGIPLUSIN) nor written anything",
-                "does it read CGIPLUSIN? A script that does not has mode = \"cgi\"",
             ),
-            (Awaited::Head, false) => (
-                "reply_timeout",
-                "it has not written a head",
-                "has it flushed its output?",
-            ),
-            (Awaited::Head, true) => (
-                "reply_timeout",
-                "it has not written a head",
-                "has it flushed its output, and written CGIPLUSEOF at the end of its last reply?",
-            ),
-            (Awaited::Body, false) => (
-                "output_timeout",
-                "its body has not ended, and no more of it came",
-                "has it flushed its output?",
-            ),
-            (Awaited::Body, true) => (
-                "output_timeout",
-                "its body has not ended, and no more of it came",
-                "has it written CGIPLUSEOF at its end, and flushed it?",
-            ),
-            (Awaited::BodyInOwnTime, _) => (
-                "X-timeout-noprogress",
-                "its body has not ended, and no more of it came",
-                "is the limit that it has set itself long enough?",
-            ),
-            (Awaited::EndWithoutClient, _) => (
-                "client_grace",
-                "its client has left, and its reply has not ended",
-                "does it end when a write fails?",
-            ),
+            Awaited::Head => ("reply_timeout", "it has not written a head"),
+            Awaited::Body => ("output_timeout", "its body has not ended, and no more of it came"),
+            Awaited::BodyInOwnTime => ("X-timeout-noprogress", "its body has not ended, and no more of it came"),
+            Awaited::EndWithoutClient => ("client_grace", "its client has left, and its reply has not ended"),
+        };
+        let question = match (self.awaited, self.keeps_process) {
+            (Awaited::Start, _) => "does it read CGIPLUSIN? A script that does not has mode = \"cgi\"",
+            (Awaited::Head, true) => "has it flushed its output, and written CGIPLUSEOF at the end of its last reply?",
+            (Awaited::Body, true) => "has it written CGIPLUSEOF at its end, and flushed it?",
+            (Awaited::Head | Awaited::Body, false) => "has it flushed its output?",
+            (Awaited::BodyInOwnTime, _) => "is the limit that it has set itself long enough?",
+            (Awaited::EndWithoutClient, _) => "does it end when a write fails?",
         };
         write!(
             out,
@@ -360,19 +311,5 @@ impl Display for FullPool {
             1 => out.write_str("its process is busy (max = 1)"),
             all => write!(out, "all {all} processes are busy (max = {max})"),
         }
-    }
-}
-
-impl Display for NotExecutable {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            NotExecutable::NotAFile => "is not a plain file",
-            NotExecutable::NoExecutePermission => {
-                "has no execute bit (chmod +x) and its route names no interpreter for its suffix"
-            }
-            NotExecutable::NoEngine => {
-                "its route has no engine for its suffix; a file with another suffix than those of the engine's language needs an execute bit"
-            }
-        })
     }
 }

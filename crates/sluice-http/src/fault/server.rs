@@ -7,87 +7,91 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
+use thiserror::Error;
 
 use crate::fault::detail::Detail;
 use crate::path_text::{Quoted, ShownPath};
 
-/// After this time a client may retry that found no room for its body.
-const STORED_BODIES_RETRY_AFTER: Duration = Duration::from_secs(5);
-
-/// After this time a client may retry when too many files are being sent.
-const FILES_RETRY_AFTER: Duration = Duration::from_secs(5);
-
-/// After this time a client may retry when too many passwords wait to be verified.
-const PASSWORDS_RETRY_AFTER: Duration = Duration::from_secs(2);
-
-/// After this time a client may retry when scripts keep their pipes locked.
-const PIPES_RETRY_AFTER: Duration = Duration::from_secs(5);
-
-/// After this time a client may retry when there is no launcher: it is started again at once, unless it fails repeatedly.
-const LAUNCHER_RETRY_AFTER: Duration = Duration::from_secs(2);
-
-/// After this time a client may retry when a directory or program is missing: a file system may be mounted soon.
-const MISSING_RETRY_AFTER: Duration = Duration::from_secs(30);
-
-/// After this time a client may retry when another process holds a lease on the file: one that means well has given it up by then.
-const LEASE_RETRY_AFTER: Duration = Duration::from_secs(2);
-
-/// After this time a client may retry when a file system did not answer.
-const SILENT_RETRY_AFTER: Duration = Duration::from_secs(10);
-
 /// A fault of the server. Large data is boxed, so that a result with a fault stays small.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Error)]
 pub enum ServerFault {
     /// Input or output failed.
+    #[error("{0}")]
     Io(Arc<IoFailure>),
     /// The system gives no random bytes.
+    #[error("no random bytes: {0}")]
     NoRandomBytes(getrandom::Error),
     /// 503: the server ends, and starts no processes any more.
+    #[error("the server is ending, and starts no scripts any more")]
     LauncherEnded,
     /// 503: a process was not started because there is no launcher now, or because its start took too long.
+    #[error("{0}")]
     NoLauncher(Arc<dyn Detail>),
     /// A process was not started because of the machine.
+    #[error("{0}")]
     NotStarted(Arc<dyn Detail>),
     /// A program's name or argument holds a NUL, which execve(2) cannot pass.
+    #[error("a program's name or argument holds a NUL")]
     NulInArgument,
     /// The listing of a directory failed.
+    #[error("listing: {0}")]
     Listing(Arc<dyn Detail>),
     /// 503: too many listings are being made; no turn came within this time.
+    #[error("listing: no turn came, too many are being made")]
     ListingsBusy(Duration),
     /// 503: the stored request bodies of all clients together have reached this many bytes, which is the limit.
+    #[error("the request bodies that are stored have reached {0} bytes (limits.stored_bodies)")]
     StoredBodiesFull(u64),
     /// 503: this many files are open while they are sent, which is the limit.
+    #[error("{0} files are being sent, as many as the limit of open files (ulimit -n) and limits.connections leave")]
     FilesBusy(usize),
     /// 503: scripts of the same user keep too many of their pipes locked.
+    #[error("scripts of this user keep too many of their pipes locked (splice(2) and its like)")]
     PipesLocked,
     /// 503: too many memory buffers of scripts of the same user are kept locked.
+    #[error(
+        "too many memory buffers of scripts of this user are kept locked (a write from memory that does not answer)"
+    )]
     BuffersLocked,
     /// 503: too many passwords wait to be verified.
+    #[error("too many passwords wait to be verified")]
     PasswordsBusy,
     /// 503: as many live reports are open as there may be.
+    #[error("as many live reports are open as there may be")]
     ReportsBusy,
     /// 503: a directory or program that the configuration names is not there.
+    #[error("{} does not exist: put it there, or fix the path in the configuration", .0.display())]
     Missing(Box<Path>),
     /// 503: a directory, file or user that the configuration names cannot be used; which, why, and what to do.
+    #[error("{0}")]
     Closed(Box<str>),
     /// 503: the engine that runs a script is not there; why, and what to do.
+    #[error("{0}")]
     NoEngine(Box<str>),
     /// 503: another process holds a lease on the file with this name in its directory.
+    #[error("file {}: another process holds a lease on it, and has been asked to give it up (F_SETLEASE in fcntl(2); file servers such as Samba do \
+             it)", Quoted(.0))]
     Leased(Box<str>),
     /// 503: the file system in which this is looked up or read has not answered.
+    #[error("{}: its file system does not answer, or a process holds its directory", Quoted(.0))]
     Unanswered(Box<str>),
     /// This path, for which a listing is wanted, is not a directory.
+    #[error("listing: {} is no directory", Quoted(.0))]
     NotADirectory(Box<str>),
     /// The Location of a redirect is not a field value.
+    #[error("redirect to {0:?}: not a field value")]
     BadLocation(Box<str>),
     /// 503: the administrator has ended the request.
+    #[error("the administrator has ended the request")]
     Ended,
     /// A mistake in the server: a state that its code excludes.
+    #[error("{0}")]
     Unexpected(&'static str),
 }
 
 /// Input or output that failed.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("{activity}: {error}")]
 pub struct IoFailure {
     /// The server's activity when it happened.
     pub activity: Activity,
@@ -120,13 +124,11 @@ pub enum Activity {
 
 impl IoFailure {
     /// For the variants that hold a failure.
-    #[must_use]
     pub fn shared(activity: Activity, error: io::Error) -> Arc<IoFailure> {
         Arc::new(IoFailure { activity, error })
     }
 
-    /// Whether there is no room for a request body: the disk or a quota is full, or a file of this size is not allowed
-    /// (RLIMIT_FSIZE).
+    /// Whether there is no room for a request body: a full disk or quota, or RLIMIT_FSIZE.
     fn is_full(&self) -> bool {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         self.activity == Activity::StoreBody && matches!(self.error.kind(), FileTooLarge | QuotaExceeded | StorageFull)
@@ -135,7 +137,6 @@ impl IoFailure {
 
 impl ServerFault {
     /// Input or output failed during this activity.
-    #[must_use]
     pub fn io(activity: Activity, error: io::Error) -> ServerFault {
         ServerFault::Io(IoFailure::shared(activity, error))
     }
@@ -162,76 +163,22 @@ impl ServerFault {
         }
     }
 
+    /// After this time a client may try again.
     pub(super) fn retry_after(&self) -> Option<Duration> {
-        match self {
-            ServerFault::ListingsBusy(wait) => Some(*wait),
-            ServerFault::StoredBodiesFull(_) => Some(STORED_BODIES_RETRY_AFTER),
-            ServerFault::FilesBusy(_) => Some(FILES_RETRY_AFTER),
-            ServerFault::PasswordsBusy => Some(PASSWORDS_RETRY_AFTER),
-            ServerFault::PipesLocked | ServerFault::BuffersLocked => Some(PIPES_RETRY_AFTER),
-            ServerFault::NoLauncher(_) => Some(LAUNCHER_RETRY_AFTER),
-            ServerFault::Leased(_) => Some(LEASE_RETRY_AFTER),
-            ServerFault::Unanswered(_) => Some(SILENT_RETRY_AFTER),
-            ServerFault::Missing(_) | ServerFault::Closed(_) | ServerFault::NoEngine(_) => Some(MISSING_RETRY_AFTER),
-            _ => None,
-        }
-    }
-}
-
-impl Display for ServerFault {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ServerFault::Io(failure) => Display::fmt(failure, out),
-            ServerFault::NoRandomBytes(error) => write!(out, "no random bytes: {error}"),
-            ServerFault::LauncherEnded => out.write_str("the server is ending, and starts no scripts any more"),
-            ServerFault::NotStarted(detail) | ServerFault::NoLauncher(detail) => Display::fmt(detail, out),
-            ServerFault::NulInArgument => out.write_str("a program's name or argument holds a NUL"),
-            ServerFault::Listing(error) => write!(out, "listing: {error}"),
-            ServerFault::PipesLocked => {
-                out.write_str("scripts of this user keep too many of their pipes locked (splice(2) and its like)")
-            }
-            ServerFault::BuffersLocked => out.write_str(
-                "too many memory buffers of scripts of this user are kept locked (a write from memory that does not answer)",
-            ),
-            ServerFault::PasswordsBusy => out.write_str("too many passwords wait to be verified"),
-            ServerFault::ReportsBusy => out.write_str("as many live reports are open as there may be"),
-            ServerFault::ListingsBusy(_) => out.write_str("listing: no turn came, too many are being made"),
-            ServerFault::StoredBodiesFull(bytes_max) => write!(
-                out,
-                "the request bodies that are stored have reached {bytes_max} bytes (limits.stored_bodies)"
-            ),
-            ServerFault::FilesBusy(files_max) => write!(
-                out,
-                "{files_max} files are being sent, as many as the limit of open files (ulimit -n) and limits.connections leave"
-            ),
-            ServerFault::Missing(path) => write!(
-                out,
-                "{} does not exist: put it there, or fix the path in the configuration",
-                path.display()
-            ),
-            ServerFault::Closed(reason) | ServerFault::NoEngine(reason) => out.write_str(reason),
-            ServerFault::Leased(name) => write!(
-                out,
-                "file {}: another process holds a lease on it, and has been asked to give it up (F_SETLEASE in fcntl(2); file servers such as \
-                 Samba do it)",
-                Quoted(name)
-            ),
-            ServerFault::Unanswered(what) => write!(
-                out,
-                "{}: its file system does not answer, or a process holds its directory",
-                Quoted(what)
-            ),
-            ServerFault::NotADirectory(path) => write!(out, "listing: {} is no directory", Quoted(path)),
-            ServerFault::BadLocation(location) => write!(out, "redirect to {location:?}: not a field value"),
-            ServerFault::Ended => out.write_str("the administrator has ended the request"),
-            ServerFault::Unexpected(what) => out.write_str(what),
-        }
-    }
-}
-
-impl Display for IoFailure {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {}", self.activity, self.error)
+        let seconds = match self {
+            ServerFault::ListingsBusy(wait) => return Some(*wait),
+            ServerFault::StoredBodiesFull(_)
+            | ServerFault::FilesBusy(_)
+            | ServerFault::PipesLocked
+            | ServerFault::BuffersLocked => 5,
+            // A launcher is started again at once, unless it fails repeatedly; a process that means well has given up its lease by then.
+            ServerFault::PasswordsBusy | ServerFault::NoLauncher(_) | ServerFault::Leased(_) => 2,
+            ServerFault::Unanswered(_) => 10,
+            // A file system may be mounted soon.
+            ServerFault::Missing(_) | ServerFault::Closed(_) | ServerFault::NoEngine(_) => 30,
+            _ => return None,
+        };
+        Some(Duration::from_secs(seconds))
     }
 }
 

@@ -26,16 +26,13 @@ pub struct Sums {
     pub client_left: u64,
 }
 
-/// The recorded minutes.
 #[derive(Debug)]
 pub(super) struct History {
     /// The number of this server, so that it does not take itself for one that has crashed.
     owner: u64,
     path: Option<PathBuf>,
     ring: Option<RingFile>,
-    /// Why the file is not used.
     problem: Option<String>,
-    /// The minutes that are not yet in the file.
     waiting: BTreeMap<u32, Minute>,
     /// The sums when the last minute was recorded, and when that was.
     recorded: Sums,
@@ -58,7 +55,6 @@ impl History {
         history
     }
 
-    /// Keeps the minutes in this file.
     pub(super) fn keep_in(&mut self, path: PathBuf, now: u64) {
         (self.path, self.ring) = (Some(path), None);
         self.write(now);
@@ -71,7 +67,6 @@ impl History {
         (self.recorded, self.recorded_at) = (sample.sums, now);
     }
 
-    /// The activity since the last minute was recorded.
     fn since_recorded(&self, now: u64, sample: &Sample) -> Minute {
         let (sums, before) = (&sample.sums, &self.recorded);
         let count = |now: u64, before: u64| u32::try_from(now.saturating_sub(before)).unwrap_or(u32::MAX);
@@ -122,7 +117,6 @@ impl History {
         minutes.into_values().collect()
     }
 
-    /// Where the minutes are kept.
     pub(super) fn storage(&self) -> Storage {
         Storage {
             file: self.path.as_ref().map(|path| path.display().to_string()),

@@ -7,8 +7,6 @@
 //! A request costs nothing more: once a minute the thread subtracts the sums of the counters that the workers have anyway. The greatest
 //! numbers of requests and connections are looked up once a second, with the chart of the last minute. Whatever is wrong with the file is
 //! logged once, and the minutes wait in memory until it can be written.
-//!
-//! Here: the thread. Not here: the minutes that wait (`history`), the file (`ring_file`), a minute in it (`record`), the page (`reports`).
 
 mod history;
 mod record;
@@ -17,24 +15,22 @@ mod ring_file;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use sluice_report::activity::{Activity, Period};
 
 use crate::activity::history::History;
 pub use crate::activity::history::Sums;
 use crate::wait::lock_soon;
+use crate::wakeup::lock;
 
 /// How long the start of the server waits for the file, because a disk may hang.
 const START_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long the end of the server waits for the last minute to be written, because a disk may hang.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The difference between two clocks that is logged as a change of the time.
-const CLOCK_CHANGE: Duration = Duration::from_secs(60);
 
 /// The name of the file in the directory for the state of the server.
 pub const FILE_NAME: &str = "activity.ring";
@@ -57,7 +53,6 @@ pub(crate) struct Sample {
 
 impl Recorder {
     /// The recorder of a server that starts now.
-    #[must_use]
     pub fn begin() -> Recorder {
         Recorder {
             history: Mutex::new(History::new(unix_seconds(SystemTime::now()))),
@@ -75,26 +70,21 @@ impl Recorder {
         self.connections_max.fetch_max(connections, Ordering::Relaxed);
     }
 
-    /// The greatest numbers of the minute so far.
-    fn sample(&self, sums: Sums) -> Sample {
+    /// The greatest numbers of the minute so far, as `read` reads them.
+    fn sample(&self, sums: Sums, read: impl Fn(&AtomicU32) -> u32) -> Sample {
         Sample {
             sums,
-            in_progress_max: self.in_progress_max.load(Ordering::Relaxed),
-            connections_max: self.connections_max.load(Ordering::Relaxed),
+            in_progress_max: read(&self.in_progress_max),
+            connections_max: read(&self.connections_max),
         }
     }
 
-    /// Takes a sample as `sample` makes it, and begins the greatest numbers again.
-    fn take_sample(&self, sums: Sums) -> Sample {
-        Sample {
-            sums,
-            in_progress_max: self.in_progress_max.swap(0, Ordering::Relaxed),
-            connections_max: self.connections_max.swap(0, Ordering::Relaxed),
-        }
+    /// Records the minute, and begins the greatest numbers again.
+    fn record(&self, history: &mut History, seconds: u64, sums: Sums) {
+        history.record(seconds, &self.sample(sums, |max| max.swap(0, Ordering::Relaxed)));
     }
 
     /// The activity in a period that ends with the bar of second `end`, or now. May read the file, so it must not run on an event loop.
-    #[must_use]
     pub fn activity(&self, period: Period, end: Option<u64>, sums: Sums) -> Activity {
         let now = unix_seconds(SystemTime::now());
         let oldest = now.saturating_sub(u64::from(sluice_report::activity::MINUTES) * 60);
@@ -108,20 +98,14 @@ impl Recorder {
             };
             return Activity::new(period, end, &[], now, kept);
         };
-        let minutes = history.minutes(first, count, now, &self.sample(sums));
+        let minutes = history.minutes(first, count, now, &self.sample(sums, |max| max.load(Ordering::Relaxed)));
         Activity::new(period, end, &minutes, now, history.storage())
-    }
-
-    fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A command that the thread carries out before the minute is over.
 enum Command {
     /// Keep the minutes in this file, and say when it was opened.
     KeepIn(PathBuf, Sender<()>),
-    /// Note the stop, and end.
     Stop,
 }
 
@@ -134,10 +118,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Starts it. `sums` returns those since the start of the server.
-    ///
-    /// # Errors
-    /// The system has no room for another thread.
+    /// Starts it. `sums` returns those since the start of the server. An error: there is no room for another thread.
     pub fn start(recorder: Arc<Recorder>, sums: impl Fn() -> Sums + Send + 'static) -> std::io::Result<Thread> {
         let (commands, received) = mpsc::channel();
         let (has_ended, ended) = mpsc::channel();
@@ -176,14 +157,11 @@ impl Thread {
     }
 }
 
-/// The body of the thread: it waits for the end of each minute.
 fn run(recorder: &Recorder, sums: impl Fn() -> Sums, commands: &Receiver<Command>) {
-    let mut clocks = (SystemTime::now(), Instant::now());
     loop {
         let command = commands.recv_timeout(rest_of_minute(SystemTime::now()));
         let now = SystemTime::now();
-        report_clock_change(&mut clocks, now);
-        let mut history = recorder.history();
+        let mut history = lock(&recorder.history);
         let seconds = unix_seconds(now);
         match command {
             Ok(Command::KeepIn(file, has_opened)) => {
@@ -191,11 +169,11 @@ fn run(recorder: &Recorder, sums: impl Fn() -> Sums, commands: &Receiver<Command
                 let _ = has_opened.send(());
             }
             Err(RecvTimeoutError::Timeout) => {
-                history.record(seconds, &recorder.take_sample(sums()));
+                recorder.record(&mut history, seconds, sums());
                 history.write(seconds);
             }
             Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => {
-                history.record(seconds, &recorder.take_sample(sums()));
+                recorder.record(&mut history, seconds, sums());
                 return history.stop(seconds);
             }
         }
@@ -210,28 +188,6 @@ fn rest_of_minute(now: SystemTime) -> Duration {
     MINUTE - begun
 }
 
-/// Logs that the time was set, or that the machine was suspended: the minutes have a gap then, or some have the sum of two.
-fn report_clock_change(clocks: &mut (SystemTime, Instant), now: SystemTime) {
-    let expected = clocks.0 + clocks.1.elapsed();
-    *clocks = (now, Instant::now());
-    match now.duration_since(expected) {
-        Ok(forward) if forward >= CLOCK_CHANGE => {
-            let seconds = forward.as_secs();
-            tracing::warn!(
-                "activity: the time went forward by {seconds} s (it was set, or the machine was suspended); the minutes between are empty"
-            );
-        }
-        Err(back) if back.duration() >= CLOCK_CHANGE => {
-            let seconds = back.duration().as_secs();
-            tracing::warn!(
-                "activity: the time was set back by {seconds} s; minutes that come twice have the sum of both"
-            );
-        }
-        _ => {}
-    }
-}
-
-/// Seconds since 1970.
 fn unix_seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())

@@ -20,23 +20,17 @@ use sluice_report::activity::Minute;
 /// The bytes of a record, and of the header of the file.
 pub(super) const RECORD_BYTES: usize = 64;
 
-/// The bytes of one record.
 pub(super) type Record = [u8; RECORD_BYTES];
 
-/// Where the checksum of a record stands.
 const CHECKSUM_AT: usize = 4;
 
-/// The content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
-    /// The record was never written.
     Empty,
-    /// The checksum is wrong.
     Damaged,
     Minute(Minute),
 }
 
-/// A minute as bytes.
 pub(super) fn encode(minute: &Minute) -> Record {
     let mut record = [0; RECORD_BYTES];
     let mut put = |at: usize, bytes: &[u8]| record[at..at + bytes.len()].copy_from_slice(bytes);
@@ -56,7 +50,6 @@ pub(super) fn encode(minute: &Minute) -> Record {
     record
 }
 
-/// The minute of a record.
 pub(super) fn decode(record: &Record) -> Decoded {
     if record.iter().all(|byte| *byte == 0) {
         return Decoded::Empty;
@@ -80,12 +73,10 @@ pub(super) fn decode(record: &Record) -> Decoded {
     })
 }
 
-/// A number of 4 bytes.
 pub(super) fn u32_at(record: &Record, at: usize) -> u32 {
     u32::from_le_bytes(std::array::from_fn(|number| record[at + number]))
 }
 
-/// A number of 8 bytes.
 pub(super) fn u64_at(record: &Record, at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|number| record[at + number]))
 }

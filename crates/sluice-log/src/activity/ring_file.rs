@@ -15,7 +15,7 @@
 //!
 //! A record says which minute it is of, so old ones need not be erased. All numbers are little-endian. Nothing in the file is believed without
 //! its checksum. One server writes to it, which holds a lock (flock(2)); a file that belongs to another user, or is no regular file, is not
-//! used, and one with another content is renamed and not overwritten. Here: the file. Not here: a record (`record`).
+//! used, and one with another content is renamed and not overwritten.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -31,13 +31,10 @@ use crate::activity::record::{self, Decoded, RECORD_BYTES, Record};
 
 const MAGIC: [u8; 8] = *b"sluiceAR";
 const VERSION: u32 = 1;
-const RUNS: u32 = 1;
-const STOPPED: u32 = 2;
 /// `RECORD_BYTES`, as the header has it.
 const RECORD_LENGTH: u32 = 64;
 const CHECKSUM_AT: usize = RECORD_BYTES - 4;
 
-/// The bytes of the whole file.
 pub(super) const FILE_BYTES: u64 = (MINUTES as u64 + 1) * RECORD_BYTES as u64;
 
 /// How often a file that is replaced while it is opened is opened again.
@@ -46,12 +43,10 @@ const ATTEMPTS: usize = 4;
 /// The suffix that is added to the name of a file with other content.
 const DAMAGED_SUFFIX: &str = ".damaged";
 
-/// The open file, locked.
 #[derive(Debug)]
 pub(super) struct RingFile {
     file: File,
     path: PathBuf,
-    /// The number of this server.
     owner: u64,
 }
 
@@ -67,15 +62,12 @@ pub(super) enum Before {
 /// Whether the server goes on after a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    Runs,
-    Stopped,
+    Runs = 1,
+    Stopped = 2,
 }
 
 impl RingFile {
-    /// Opens a file, or makes it, with its directory.
-    ///
-    /// # Errors
-    /// One line for the administrator: it cannot be opened, made, or used.
+    /// Opens a file, or makes it, with its directory. An error is one line for the administrator.
     pub(super) fn open(path: &Path, owner: u64) -> Result<(RingFile, Before), String> {
         let failed = |error: io::Error| format!("{}: {error}", path.display());
         if let Some(directory) = path.parent() {
@@ -123,7 +115,7 @@ impl RingFile {
             && record::u32_at(&header, 8) == VERSION
             && record::u32_at(&header, 12) == MINUTES
             && record::u32_at(&header, 16) == RECORD_LENGTH;
-        let is_running = record::u32_at(&header, 20) == RUNS && record::u64_at(&header, 24) != self.owner;
+        let is_running = record::u32_at(&header, 20) == State::Runs as u32 && record::u64_at(&header, 24) != self.owner;
         is_known.then(|| match is_running {
             true => Before::Crashed(record::u64_at(&header, 32)),
             false => Before::Stopped,
@@ -155,7 +147,6 @@ impl RingFile {
         Ok(())
     }
 
-    /// Logs how many records have a wrong checksum.
     fn report_damage(&self) {
         let Ok(records) = self.read_records(1, MINUTES as usize) else {
             return;
@@ -168,7 +159,6 @@ impl RingFile {
         }
     }
 
-    /// Whether the file still has its name.
     pub(super) fn is_in_place(&self) -> bool {
         let id = |about: Metadata| (about.dev(), about.ino());
         match (fs::symlink_metadata(&self.path), self.file.metadata()) {
@@ -177,10 +167,7 @@ impl RingFile {
         }
     }
 
-    /// The minutes from `first` on that the file has.
-    ///
-    /// # Errors
-    /// The system's.
+    /// The minutes from `first` on that the file has. An error is the system's.
     pub(super) fn read(&self, first: u32, count: u32) -> io::Result<Vec<Minute>> {
         let count = count.min(MINUTES);
         let begin = first % MINUTES;
@@ -195,10 +182,7 @@ impl RingFile {
         Ok(minutes.filter(is_wanted).collect())
     }
 
-    /// Adds what happened in a minute to its record; an older minute there is replaced.
-    ///
-    /// # Errors
-    /// The system's: the record is as it was, or damaged.
+    /// Adds what happened in a minute to its record; an older minute there is replaced. An error is the system's.
     pub(super) fn add(&self, minute: &Minute) -> io::Result<()> {
         let number = 1 + (minute.minute % MINUTES) as usize;
         let mut sum = *minute;
@@ -211,10 +195,7 @@ impl RingFile {
         self.file.write_all_at(&record::encode(&sum), offset(number))
     }
 
-    /// Writes the header.
-    ///
-    /// # Errors
-    /// The system's.
+    /// Writes the header. An error is the system's.
     pub(super) fn write_header(&self, state: State, now: u64) -> io::Result<()> {
         let mut header: Record = [0; RECORD_BYTES];
         let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
@@ -222,11 +203,7 @@ impl RingFile {
         put(8, &VERSION.to_le_bytes());
         put(12, &MINUTES.to_le_bytes());
         put(16, &RECORD_LENGTH.to_le_bytes());
-        let state = match state {
-            State::Runs => RUNS,
-            State::Stopped => STOPPED,
-        };
-        put(20, &state.to_le_bytes());
+        put(20, &(state as u32).to_le_bytes());
         put(24, &self.owner.to_le_bytes());
         put(32, &now.to_le_bytes());
         let checksum = record::checksum(&header, CHECKSUM_AT);
@@ -234,7 +211,6 @@ impl RingFile {
         self.file.write_all_at(&header, 0)
     }
 
-    /// Has the disk hold what was written.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
@@ -260,7 +236,6 @@ fn offset(number: usize) -> u64 {
     (number * RECORD_BYTES) as u64
 }
 
-/// Opens a file of this user, and locks it.
 fn open_checked(path: &Path) -> Result<File, String> {
     let shown = path.display();
     // NONBLOCK, because a FIFO of that name would hold the thread.

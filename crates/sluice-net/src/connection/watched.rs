@@ -1,19 +1,18 @@
 //! The connection as WATCH sees it: who watches it, and whether its bytes are wanted.
-//!
-//! Not here: the bytes (`watched_bytes`), and the events (`connection_events`).
 
 use std::cell::{Cell, RefCell};
 
 use sluice_watch::Tracer;
 
 /// The watches of a connection.
-pub struct Watched {
+#[derive(Default)]
+pub(crate) struct Watched {
     /// The tracer with which it notes events for WATCH.
     tracer: RefCell<Tracer>,
     /// The generation of the list of watches when the tracer was looked up.
-    generation: Cell<u32>,
-    /// Somebody may want to be shown the bytes of the exchange in progress.
-    are_octets_wanted: Cell<bool>,
+    pub(crate) generation: Cell<u32>,
+    /// Nobody wants to be shown the bytes of the exchange in progress.
+    pub(crate) skips_octets: Cell<bool>,
     /// Exchanges in progress that carry the events of a watch: the connection notes none meanwhile, because each would cause others.
     carried: Cell<u16>,
     /// The last events of such an exchange may wait to be sent.
@@ -21,43 +20,18 @@ pub struct Watched {
 }
 
 impl Watched {
-    pub(crate) fn by_nobody() -> Watched {
-        Watched {
-            tracer: RefCell::new(Tracer::NONE),
-            generation: Cell::new(0),
-            are_octets_wanted: Cell::new(true),
-            carried: Cell::new(0),
-            has_unsent_events: Cell::new(false),
-        }
-    }
-
     /// The tracer with which it notes events for WATCH: nothing if nobody watched when it was last looked up (`WorkerNet::tracer`).
-    pub fn tracer(&self) -> Tracer {
+    pub(crate) fn tracer(&self) -> Tracer {
         self.tracer.borrow().clone()
     }
 
-    /// Whether somebody watches it.
     pub(crate) fn is_watched(&self) -> bool {
         !self.tracer.borrow().is_none()
-    }
-
-    /// The generation of the list of watches when the tracer was looked up.
-    pub(crate) fn generation(&self) -> u32 {
-        self.generation.get()
     }
 
     pub(crate) fn set_tracer(&self, tracer: Tracer, generation: u32) {
         self.tracer.replace(tracer);
         self.generation.set(generation);
-    }
-
-    pub(crate) fn set_octets_wanted(&self, are_wanted: bool) {
-        self.are_octets_wanted.set(are_wanted);
-    }
-
-    /// Whether the bytes that come next may be those of an exchange that somebody watches.
-    pub(crate) fn are_octets_wanted(&self) -> bool {
-        self.are_octets_wanted.get()
     }
 
     /// Notes that an exchange carries the events of a watch: nothing is noted until it ends.

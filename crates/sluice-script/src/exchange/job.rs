@@ -274,14 +274,14 @@ impl Job {
 
     pub(crate) fn note_process(&self, process: &Process) {
         self.tracer.stage(Stage::Running);
-        self.request.progress.set_pid(process.pid);
+        self.request.progress.pid.set(process.pid);
     }
 
     /// The pool of its script, whose counters it is added to.
     pub(crate) fn pool(&self) -> Arc<SharedPool> {
         let resources = self.scripts.resources();
         let pool = self.route.pools.pool(&self.script, self.settings(), resources);
-        self.request.progress.set_script(pool.record.series);
+        self.request.progress.script.set(pool.record.series);
         pool
     }
 

@@ -15,8 +15,7 @@ use http::Version;
 use sluice_files::foreign::{self, Answers};
 use sluice_http::path_text::path_of;
 use sluice_launch::NoAnswer;
-use sluice_net::connection_report::OldConnection;
-use sluice_report::connections::{Connection, ConnectionList, Count};
+use sluice_report::connections::{ConnectionList, Count};
 use sluice_report::requests::{ActiveRequest, RequestList, State};
 use sluice_report::scripts::{ProcessReport, Scripts};
 pub use sluice_script::report::Retired;
@@ -163,7 +162,7 @@ impl Operator {
             add(&mut protocols, worker.protocols);
             add(&mut tls, worker.tls);
             add(&mut clients, worker.clients);
-            report.oldest.extend(worker.oldest.into_iter().map(connection));
+            report.oldest.extend(worker.oldest);
         }
         report.oldest.sort_by_key(|connection| Reverse(connection.age_ms));
         report.oldest.truncate(CONNECTIONS_MAX);
@@ -306,17 +305,6 @@ pub(crate) fn state_of(stage: Stage) -> State {
         Stage::Running | Stage::Replying => State::Script,
         Stage::Producing => State::Producing,
         Stage::Sending | Stage::Sent | Stage::Aborted | Stage::Ended => State::Sending,
-    }
-}
-
-fn connection(connection: OldConnection) -> Connection {
-    Connection {
-        client: connection.client.to_string(),
-        age_ms: u64::from(connection.age_seconds) * 1000,
-        state: connection.state.to_owned(),
-        protocol: connection.protocol.to_owned(),
-        tls: connection.tls,
-        requests: connection.requests,
     }
 }
 

@@ -54,8 +54,8 @@ impl Client {
         reverse_dns: Option<&ReverseDns>,
         head: &Parts,
     ) -> Client {
-        let mut client = Client::unresolved(connection.peer().endpoints());
-        client.tls_info = connection.peer().tls_info().cloned();
+        let mut client = Client::unresolved(connection.peer.endpoints());
+        client.tls_info = connection.peer.tls_info().cloned();
         let is_encrypted = client.tls_info.is_some();
         client.is_forwarded = proxies.trusted.contains(&client.endpoints);
         let forwarded = if client.is_forwarded {

@@ -278,7 +278,7 @@ impl Exchange {
         };
         self.begin_response(response.body());
         self.entry.note_response(status, response.headers(), length);
-        self.progress.set_status(status.as_u16());
+        self.progress.status.set(status.as_u16());
         watched::response_head(self, response, length);
     }
 
@@ -288,7 +288,7 @@ impl Exchange {
 
     pub(crate) fn count(&mut self, bytes: usize) {
         self.entry.body_bytes += bytes as u64;
-        self.progress.count_sent(bytes);
+        self.progress.sent_bytes.update(|sent| sent + bytes as u64);
     }
 
     /// Notes whether the next chunk of the body is there. If not, the task that is polled here is woken by an order to end the exchange.

@@ -71,7 +71,7 @@ impl Finish {
         mask: Option<BodyMask>,
     ) -> Finish {
         under_way.wait_on_client();
-        if under_way.peer().tls_info().is_some() {
+        if under_way.peer.tls_info().is_some() {
             body.prefer_small_chunks();
         }
         let mut memory = ChunkMemory::Own;

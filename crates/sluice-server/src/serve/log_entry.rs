@@ -148,7 +148,7 @@ impl LogEntry {
             encryption,
             status: self.status,
             answered: self.answered,
-            received_bytes: progress.received_bytes(),
+            received_bytes: progress.received_bytes.get(),
             body_bytes: self.body_bytes,
             is_truncated: self.is_truncated,
             times: self.status.filter(|_| self.has_head).map(|_| ResponseTimes {
@@ -156,7 +156,7 @@ impl LogEntry {
                 whole: self.whole,
             }),
             site: self.site,
-            script: progress.script(),
+            script: progress.script.get(),
         });
     }
 

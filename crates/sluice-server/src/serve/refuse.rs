@@ -25,7 +25,7 @@ pub(crate) fn head(
 ) -> Response<ResponseBody> {
     let config = exchange.context.config();
     let host = host(exchange.line.version, &exchange.line.uri, fields).ok();
-    let listener = connection.peer().listener();
+    let listener = connection.peer.listener();
     let site = host
         .as_deref()
         .and_then(|host| config.site_of_request(host, listener).ok());

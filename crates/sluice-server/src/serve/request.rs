@@ -10,8 +10,8 @@ use sluice_http::fault::{ClientFault, Fault, Misdirected, ScriptFault};
 use sluice_http::host::host;
 use sluice_http::protocol::Protocol;
 use sluice_http::received::Receiver;
+use sluice_http::request_body::Incoming;
 use sluice_http::request_body::RequestBody;
-use sluice_http::request_stream::Incoming;
 use sluice_http::target::{Target, TargetError, TargetProblem, check_escapes};
 use sluice_net::connection::Connection;
 use sluice_script::exchange::in_advance;
@@ -59,7 +59,7 @@ impl Request {
         incoming: Incoming,
     ) -> Result<Request, Fault> {
         let known_hosts = &exchange.context.known_hosts;
-        let listener = connection.peer().listener();
+        let listener = connection.peer.listener();
         let known = known_hosts::text(exchange.line.version, &exchange.line.uri, fields)
             .and_then(|text| known_hosts.find(&config, listener, text));
         let host = match &known {
@@ -83,7 +83,7 @@ impl Request {
             check_transfer_coding(fields)?;
         }
         // Not for a client that speaks https with a proxy: it would be redirected to where it is.
-        let asked_for = match connection.peer().https_port().filter(|_| !exchange.client.is_https) {
+        let asked_for = match connection.peer.https_port().filter(|_| !exchange.client.is_https) {
             Some(port) => {
                 check_escapes(exchange.line.uri.path())?;
                 AskedFor::Https(port, Box::new(exchange.line.uri.clone()))
@@ -221,7 +221,7 @@ fn choose_site(
     Ok(site)
 }
 
-/// The body. In HTTP/2, h2 bounds the framing, and an unread body ends with its stream.
+/// The body. In HTTP/2, h2 bounds the framing.
 fn body(
     exchange: &Exchange,
     fields: &HeaderMap,
@@ -237,8 +237,12 @@ fn body(
             .counting(Arc::clone(&exchange.context.counts.received_bytes))
             .counted(&exchange.progress);
     }
-    if is_over || exchange.line.version.is_multiplexed() {
+    if is_over {
         return body;
+    }
+    let tasks = exchange.context.scripts.tasks();
+    if exchange.line.version.is_multiplexed() {
+        return body.discarding_rest(tasks, true);
     }
     let body = match has_length {
         true => body,
@@ -247,7 +251,7 @@ fn body(
     // A client that waits for 100 (Continue) may not send the body at all, after another response (RFC 9110 §10.1.1).
     match fields.contains_key(header::EXPECT) {
         true => body,
-        false => body.discarding_rest(exchange.context.scripts.tasks()),
+        false => body.discarding_rest(tasks, false),
     }
 }
 

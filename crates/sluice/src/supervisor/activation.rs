@@ -137,7 +137,7 @@ mod tests {
             sockets: vec![passed(socket, "http"), passed(other, "")],
         };
         let bound = activated.take(&first).expect("usable").expect("passed");
-        assert_eq!((bound.address(), bound.sockets().len()), (&first, 1));
+        assert_eq!((&bound.address, bound.sockets.len()), (&first, 1));
         assert!(activated.take(&first).expect("usable").is_none());
         let message = activated.check_used().expect_err("one is left");
         assert!(message.contains(&format!("address = \"{second}\"")), "{message}");

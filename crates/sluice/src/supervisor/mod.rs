@@ -457,7 +457,7 @@ impl Supervisor<'_> {
     /// The line for `systemctl status`.
     fn status(&self) -> String {
         let bound = self.sockets.bound().iter();
-        let listening: Vec<_> = bound.map(|bound| bound.address().to_string()).collect();
+        let listening: Vec<_> = bound.map(|bound| bound.address.to_string()).collect();
         format!(
             "Serving {} (server process {})",
             listening.join(", "),

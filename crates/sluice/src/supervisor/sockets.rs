@@ -37,7 +37,7 @@ impl Sockets {
     /// Nothing has changed if it fails.
     pub(super) fn plan(&self, settings: &Settings, activated: &mut Activated) -> Result<Plan, String> {
         // Each is used once, because several addresses may have port 0.
-        let mut unused: Vec<_> = self.bound.iter().map(|bound| Some(bound.configured())).collect();
+        let mut unused: Vec<_> = self.bound.iter().map(|bound| Some(&bound.configured)).collect();
         let mut entries = Vec::new();
         for listen in &settings.listen {
             if let Some(had) = unused.iter().position(|other| *other == Some(&listen.address)) {
@@ -64,7 +64,7 @@ impl Sockets {
         }
         had.into_iter()
             .flatten()
-            .map(|bound| bound.address().to_string())
+            .map(|bound| bound.address.to_string())
             .collect()
     }
 
@@ -93,14 +93,14 @@ impl Plan {
         let mut fds = Vec::new();
         let listen = self.entries.iter().map(|entry| match entry {
             Entry::Kept(place) => Listen {
-                address: sockets.bound[*place].address().to_string(),
+                address: sockets.bound[*place].address.to_string(),
                 sockets: 0,
             },
             Entry::New(bound) => {
-                fds.extend(bound.sockets().iter().map(AsFd::as_fd));
+                fds.extend(bound.sockets.iter().map(AsFd::as_fd));
                 Listen {
-                    address: bound.address().to_string(),
-                    sockets: bound.sockets().len(),
+                    address: bound.address.to_string(),
+                    sockets: bound.sockets.len(),
                 }
             }
         });

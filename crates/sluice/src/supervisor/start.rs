@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use sluice_launch::deadline;
-use sluice_net::listener::Bound;
 use sluice_report::command::History;
 use sluice_server::LauncherPlan;
+use sluice_net::listener::Bound;
 use sluice_settings::source::Source;
 use sluice_settings::{ServerLog, Settings};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -269,7 +269,7 @@ impl Supervisor<'_> {
         bound: &[&'a Bound],
     ) -> Vec<BorrowedFd<'a>> {
         let control = self.control.as_ref().map(|control| &control.socket);
-        let sockets = bound.iter().flat_map(|bound| bound.sockets()).map(AsFd::as_fd);
+        let sockets = bound.iter().flat_map(|bound| &bound.sockets).map(AsFd::as_fd);
         let first = [bundle, launcher].into_iter().chain(control);
         first.map(AsFd::as_fd).chain(sockets).collect()
     }
@@ -291,7 +291,7 @@ impl Supervisor<'_> {
         let interval = self.notifier.alive_interval();
         Start {
             file: self.file.clone(),
-            sockets: bound.iter().map(|bound| bound.sockets().len()).collect(),
+            sockets: bound.iter().map(|bound| bound.sockets.len()).collect(),
             replaces: !self.retired.is_empty() || !self.abandoned.is_empty(),
             is_candidate: false,
             has_control: self.control.is_some(),

@@ -4,6 +4,7 @@ mod cut_uploads;
 mod ended;
 mod floods;
 mod frames;
+mod refused_uploads;
 mod slow;
 
 use std::io::{ErrorKind, Read, Write};

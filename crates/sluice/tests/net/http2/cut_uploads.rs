@@ -7,7 +7,7 @@ use super::frames::{CANCEL, DATA, END_HEADERS, HEADERS, RST_STREAM, connect, fra
 use sluice_testing::{Server, Setup, request, top, wait_until};
 
 /// HEADERS of a POST whose body follows (RFC 7541 §6), with or without Content-Length.
-fn post(stream: u32, path: &str, length: Option<&str>) -> Vec<u8> {
+pub(super) fn post(stream: u32, path: &str, length: Option<&str>) -> Vec<u8> {
     let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
     // Its name is number 28 of the static table.
     let length = length.map(|length| [&[0x0f, 0x0d][..], &text(length)].concat());
