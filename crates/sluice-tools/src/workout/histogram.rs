@@ -18,8 +18,8 @@ pub(super) struct Histogram {
     longest_ns: u64,
 }
 
-impl Histogram {
-    pub(super) fn new() -> Histogram {
+impl Default for Histogram {
+    fn default() -> Histogram {
         Histogram {
             counts: vec![0; usize::try_from(STEPS * (POWERS + 1)).expect("some thousands")],
             count: 0,
@@ -28,7 +28,9 @@ impl Histogram {
             longest_ns: 0,
         }
     }
+}
 
+impl Histogram {
     pub(super) fn record(&mut self, duration: Duration) {
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         self.counts[bucket(ns)] += 1;
@@ -109,7 +111,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_the_durations() {
-        let mut histogram = Histogram::new();
+        let mut histogram = Histogram::default();
         for micros in 1..=1000 {
             histogram.record(Duration::from_micros(micros));
         }
@@ -127,7 +129,7 @@ mod tests {
         let mut twice = histogram.clone();
         twice.add(&histogram);
         assert_eq!((twice.count(), twice.mean()), (2000, histogram.mean()));
-        assert_eq!(Histogram::new().per_mille(500), Duration::ZERO);
+        assert_eq!(Histogram::default().per_mille(500), Duration::ZERO);
     }
 
     proptest! {

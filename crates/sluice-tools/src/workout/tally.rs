@@ -1,7 +1,7 @@
 //! Counts of one thread, and the sum of all threads.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::histogram::Histogram;
 
@@ -9,7 +9,7 @@ use super::histogram::Histogram;
 const KINDS_MAX: usize = 12;
 
 /// Counts of a run, or of a part of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     /// The times of complete replies, whether or not they were the same as the first one.
     pub(super) latencies: Histogram,
@@ -27,19 +27,17 @@ pub(super) struct Tally {
     pub(super) failures: Kinds,
     /// Connections given up because the server could not be reached any more.
     pub(super) given_up: u64,
+    /// The processor time of each thread that has ended; empty if the system does not say.
+    pub(super) processor: Vec<Duration>,
+    /// When the last thread ended.
+    pub(super) end: Option<Instant>,
 }
 
 impl Tally {
     pub(super) fn new(paths: usize) -> Tally {
         Tally {
-            latencies: Histogram::new(),
             replies: vec![0; paths],
-            bytes: 0,
-            opened: 0,
-            broken: 0,
-            differences: Kinds::default(),
-            failures: Kinds::default(),
-            given_up: 0,
+            ..Tally::default()
         }
     }
 
@@ -61,6 +59,8 @@ impl Tally {
         self.differences.add(&other.differences);
         self.failures.add(&other.failures);
         self.given_up += other.given_up;
+        self.processor.extend(&other.processor);
+        self.end = self.end.max(other.end);
     }
 }
 
@@ -98,11 +98,8 @@ impl Kinds {
 
     /// The kinds with their counts, the most frequent first.
     pub(super) fn listed(&self) -> Vec<(&str, u64)> {
-        let mut listed: Vec<(&str, u64)> = self
-            .counts
-            .iter()
-            .map(|(kind, count)| (kind.as_str(), *count))
-            .collect();
+        let counts = self.counts.iter();
+        let mut listed: Vec<_> = counts.map(|(kind, count)| (kind.as_str(), *count)).collect();
         listed.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         if self.others > 0 {
             listed.push(("of other kinds", self.others));
