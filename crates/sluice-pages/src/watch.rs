@@ -1,4 +1,4 @@
-//! The page of WATCH: what can be watched, and the frame for the events that its script shows. Not here: the form (`watch_form`).
+//! The page of WATCH: what can be watched, and the frame for the events that its script shows.
 //!
 //! With the script, the form stays and the events come as server-sent events. Without it, the form leads to a page of plain text.
 
@@ -69,10 +69,8 @@ impl Asked {
 
 impl View for WatchPage {
     fn html(&self, _: &Buttons<'_>) -> Markup {
-        let has_filter = FILTERS
-            .iter()
-            .chain(&TRIGGERS)
-            .any(|field| self.asked.value(field.name).is_some());
+        let mut conditions = FILTERS.iter().chain(&TRIGGERS);
+        let has_filter = conditions.any(|(name, _, _)| self.asked.value(name).is_some());
         html! {
             link rel="stylesheet" href="watch.css";
             details #asked open {
