@@ -92,13 +92,13 @@ pub struct Question<'a> {
 }
 
 /// The knowledge about credentials.
-pub enum Check {
+pub enum Check<T> {
     /// They were verified lately.
     Known(User),
     /// There were too many wrong ones; this much of the refusal is left.
     Refused(Duration),
     /// They must be verified.
-    Unknown(Ticket),
+    Unknown(T),
 }
 
 /// Credentials that are being verified: the result is noted with it.
@@ -114,16 +114,6 @@ pub struct Ticket {
     begun: Instant,
     /// Whether it was counted as wrong.
     is_counted: bool,
-}
-
-/// The knowledge about credentials for a users file, without waiting.
-pub enum Attempt {
-    /// They were verified lately.
-    Known(User),
-    /// There were too many wrong ones; this much of the refusal is left.
-    Refused(Duration),
-    /// They must be hashed.
-    Pending(PendingUser),
 }
 
 /// Credentials that a thread verifies.
@@ -174,10 +164,10 @@ impl AccessControl {
     ///
     /// # Errors
     /// Too many passwords wait to be verified.
-    pub fn verify(&self, question: Question<'_>) -> Result<Attempt, QueueFull> {
+    pub fn verify(&self, question: Question<'_>) -> Result<Check<PendingUser>, QueueFull> {
         let ticket = match self.check(&question) {
-            Check::Known(user) => return Ok(Attempt::Known(user)),
-            Check::Refused(rest) => return Ok(Attempt::Refused(rest)),
+            Check::Known(user) => return Ok(Check::Known(user)),
+            Check::Refused(rest) => return Ok(Check::Refused(rest)),
             Check::Unknown(ticket) => ticket,
         };
         let of = Verification {
@@ -197,18 +187,13 @@ impl AccessControl {
             });
             self.verifier.submit(origin, job)?;
         }
-        Ok(Attempt::Pending(PendingUser { begun, answer }))
+        Ok(Check::Unknown(PendingUser { begun, answer }))
     }
 
     /// Looks up credentials that something else verifies, such as an agent.
-    pub fn check(&self, question: &Question<'_>) -> Check {
+    pub fn check(&self, question: &Question<'_>) -> Check<Ticket> {
         let now = Instant::now();
-        let Question {
-            store,
-            credentials,
-            limit,
-            ..
-        } = question;
+        let (store, credentials) = (question.store, &question.credentials);
         let mac = self.shared.mac(question);
         let generation = store.generation(now);
         if let Some(user) = self.shared.remembered(&mac, generation, now) {
@@ -219,9 +204,9 @@ impl AccessControl {
             "" => format!("{mac:x?}"),
             name => counted_name(name),
         };
-        let scope = (store.users_id(), question.site_of_agent());
+        let scope = (store.users_id, question.site_of_agent());
         let sender = self.shared.failures.sender(scope, &name, question.client);
-        if let Err(rest) = self.shared.failures.begin(sender, &mac, *limit, now) {
+        if let Err(rest) = self.shared.failures.begin(sender, &mac, question.limit, now) {
             return Check::Refused(rest);
         }
         Check::Unknown(Ticket {
@@ -234,7 +219,7 @@ impl AccessControl {
                 client: question.client,
                 realm: question.realm.into(),
             },
-            limit: *limit,
+            limit: question.limit,
             lifetime: question.lifetime,
             begun: now,
             is_counted: false,
@@ -358,9 +343,8 @@ impl Shared {
             context.update(&(part.len() as u64).to_le_bytes());
             context.update(part);
         }
-        let mut mac = Mac::default();
-        mac.copy_from_slice(context.sign().as_ref());
-        mac
+        let mac = context.sign();
+        mac.as_ref().try_into().expect("HMAC of SHA-256 has 32 bytes")
     }
 
     fn remembered(&self, mac: &Mac, generation: u64, now: Instant) -> Option<User> {

@@ -33,8 +33,8 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 pub struct UserStore {
     /// Unique in this process.
     pub(crate) id: u64,
-    /// The same for each store of this source.
-    users_id: u64,
+    /// The same for each store with these users, also after a reload: wrong passwords are counted by it.
+    pub(crate) users_id: u64,
     source: Arc<UserSource>,
     file_check: Mutex<FileCheck>,
     current: Mutex<Current>,
@@ -96,14 +96,10 @@ impl UserStore {
         let stamps = stamps(source);
         match Loaded::read(source) {
             Ok(loaded) => UserStore::new(source, stamps, loaded, None),
-            Err(error) => UserStore::new(
-                source,
-                stamps,
-                Loaded::default(),
-                Some(format!(
-                    "{origin}: {error}; until then the answer is 503 where a user is needed"
-                )),
-            ),
+            Err(error) => {
+                let fault = format!("{origin}: {error}; until then the answer is 503 where a user is needed");
+                UserStore::new(source, stamps, Loaded::default(), Some(fault))
+            }
         }
     }
 
@@ -165,11 +161,6 @@ impl UserStore {
         }
         drop(file_check);
         Some(Arc::clone(self))
-    }
-
-    /// The same for each store with these users, also after a reload: wrong passwords are counted by it.
-    pub(crate) fn users_id(&self) -> u64 {
-        self.users_id
     }
 
     /// A line about each kind of weak hash in the users file, with the path of the file.
@@ -271,10 +262,8 @@ impl UserStore {
 
     fn shown(&self) -> String {
         let files = self.source.users.iter().chain(&self.source.groups);
-        files
-            .map(|path| path.display().to_string())
-            .collect::<Vec<_>>()
-            .join(", ")
+        let shown: Vec<_> = files.map(|path| path.display().to_string()).collect();
+        shown.join(", ")
     }
 }
 
@@ -292,28 +281,17 @@ impl Loaded {
     /// # Errors
     /// One line: a file is missing, or has a mistake.
     pub fn read(source: &UserSource) -> Result<Loaded, String> {
-        let users = source
-            .users
-            .as_deref()
-            .map(|path| Ok::<_, String>((path, read(path)?)))
-            .transpose()?;
-        let groups = source
-            .groups
-            .as_deref()
-            .map(|path| Ok::<_, String>((path, read(path)?)))
-            .transpose()?;
-        let at = |path: &Path, message: String| format!("{}:{message}", path.display());
         Ok(Loaded {
-            users: match users {
-                Some((path, text)) => Users::parse(&text).map_err(|message| at(path, message))?,
-                None => Users::default(),
-            },
-            groups: match groups {
-                Some((path, text)) => Groups::parse(&text).map_err(|message| at(path, message))?,
-                None => Groups::default(),
-            },
+            users: parsed(source.users.as_deref(), Users::parse)?,
+            groups: parsed(source.groups.as_deref(), Groups::parse)?,
         })
     }
+}
+
+/// What a file says; nothing if there is none.
+fn parsed<T: Default>(path: Option<&Path>, parse: fn(&str) -> Result<T, String>) -> Result<T, String> {
+    let Some(path) = path else { return Ok(T::default()) };
+    parse(&read(path)?).map_err(|message| format!("{}:{message}", path.display()))
 }
 
 fn stamps(source: &UserSource) -> [Option<Stamp>; 2] {
