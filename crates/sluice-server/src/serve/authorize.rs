@@ -262,7 +262,7 @@ fn credentials_of(
 }
 
 /// The text for WATCH about a password. `attempt` is `None` if too many passwords wait.
-fn attempt_text(name: &str, attempt: Option<&Attempt>) -> String {
+fn attempt_text(name: &str, attempt: Option<&Check<PendingUser>>) -> String {
     let known = match attempt {
         Some(Check::Known(_)) => "was verified lately, which is remembered".to_owned(),
         Some(Check::Refused(wait)) => format!("is not verified: too many were wrong, refused for {wait:.1?}"),
