@@ -2,8 +2,6 @@
 //!
 //! Here: lookups, freshness, and which files are admitted. An entry is fresh for `revalidate_after`. After that the file is
 //! opened again, under all rules of its directory, and its metadata are compared; it is read again only if it has changed.
-//! Not here: entries and eviction (`entry`), reading in the background (`fill`), memory for content (`content`), opening
-//! and reading for a request (`lookup`).
 
 pub(crate) mod content;
 pub(crate) mod counters;
@@ -37,7 +35,7 @@ pub(crate) struct Cache {
     filling: Mutex<HashSet<Key>>,
     settings: CacheSettings,
     started: Instant,
-    tally: Arc<Tally>,
+    pub(crate) tally: Arc<Tally>,
     content: ContentStore,
 }
 
@@ -61,20 +59,8 @@ impl Cache {
         }
     }
 
-    /// An empty cache that replaces this one and continues the counters. Files that are being read for this cache do not get
-    /// into the new one.
-    pub(crate) fn empty_copy(&self) -> Cache {
-        Cache {
-            entries: entries(&self.settings, &self.tally),
-            filling: Mutex::default(),
-            settings: self.settings.clone(),
-            started: self.started,
-            tally: Arc::clone(&self.tally),
-            content: self.content.clone(),
-        }
-    }
-
-    /// An empty cache with the bounds of this one that continues the counters of another one.
+    /// An empty cache with the bounds of this one that continues the counters of another one, or of this one. Files that are being read for
+    /// the other one do not get into it.
     pub(crate) fn continuing(&self, replaced: &Cache) -> Cache {
         let tally = Arc::clone(&replaced.tally);
         Cache {
@@ -100,11 +86,6 @@ impl Cache {
             bytes += cached.content.len() as u64;
         }
         self.tally.counters(files, bytes)
-    }
-
-    /// Takes back what the decision of the calling thread has counted.
-    pub(crate) fn uncount_decision(&self) {
-        self.tally.uncount_decision();
     }
 
     /// All entries, in no order.

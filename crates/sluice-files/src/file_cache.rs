@@ -28,7 +28,7 @@ impl FileCache {
     /// An empty cache that replaces this one and continues its counters. Files that are being read or compressed for this one
     /// do not get into it.
     pub fn empty_copy(&self) -> FileCache {
-        FileCache::of(self.cache.empty_copy(), Arc::clone(&self.time))
+        self.continuing(self)
     }
 
     /// An empty cache with the bounds of this one that continues the counters of another one.
@@ -47,7 +47,7 @@ impl FileCache {
 
     /// Takes back what the last decision of the calling thread has counted, because it left a lookup (`foreign::here`), and will be repeated.
     pub fn uncount_decision(&self) {
-        self.cache.uncount_decision();
+        self.cache.tally.uncount_decision();
     }
 
     /// Removes all entries.

@@ -71,7 +71,7 @@ impl fmt::Display for CacheCounters {
 
 /// Counts events of all threads.
 #[derive(Default)]
-pub(super) struct Tally([Stripe; STRIPES]);
+pub(crate) struct Tally([Stripe; STRIPES]);
 
 /// The counters of some threads, one for each event, in one cache line.
 #[derive(Default)]
@@ -87,7 +87,7 @@ impl Tally {
     }
 
     /// Takes back what the calling thread has counted in the last decision (`foreign::here`).
-    pub(super) fn uncount_decision(&self) {
+    pub(crate) fn uncount_decision(&self) {
         let counts = take_counted();
         for (counter, count) in self.0[stripe()].0.iter().zip(counts) {
             counter.fetch_sub(count.into(), Ordering::Relaxed);

@@ -119,7 +119,7 @@ impl Compression {
     /// The request waits for the variant.
     pub(crate) fn begin(self, read: Option<Original>) -> Result<Option<Arc<Cached>>, Awaited> {
         let is_awaited = self.is_awaited();
-        let original = self.original.map(Original::Cached).or(read);
+        let original = self.original.clone().map(Original::Cached).or(read);
         let (Some(original), Ok(runtime)) = (original, Handle::try_current()) else {
             return Ok(None);
         };
@@ -131,13 +131,8 @@ impl Compression {
         let awaited = match self.in_flight.start(&self.key, awaited, cached) {
             Started::Now(awaited) => {
                 let job = Job {
-                    cache: self.cache,
-                    in_flight: self.in_flight,
-                    time: self.time,
-                    key: self.key,
+                    plan: self,
                     original,
-                    representation: self.representation,
-                    encoding: self.encoding,
                     outcome,
                 };
                 runtime.spawn(job.run());
@@ -251,14 +246,8 @@ impl Original {
 
 /// A compression. It runs once, however many requests wait for it.
 struct Job {
-    cache: Arc<Cache>,
-    in_flight: Arc<InFlight>,
-    time: Arc<TimeBudget>,
-    key: Key,
+    plan: Compression,
     original: Original,
-    /// The representation of the variant.
-    representation: Representation,
-    encoding: Encoding,
     outcome: watch::Sender<Option<Outcome>>,
 }
 
@@ -270,7 +259,7 @@ impl Job {
             let _permit = permit;
             let variant = self.compress_in_time();
             if let Some(variant) = &variant {
-                self.cache.insert(self.key.clone(), variant);
+                self.plan.cache.insert(self.plan.key.clone(), variant);
             }
             let _ = self.outcome.send(Some(variant));
         });
@@ -280,14 +269,14 @@ impl Job {
 
     /// The variant, unless the time was used up while the job waited for its turn. The time is counted even if it is in vain.
     fn compress_in_time(&self) -> Outcome {
-        if !self.time.has_time() {
+        if !self.plan.time.has_time() {
             return None;
         }
         let begin = Instant::now();
         let compressed = self.compress();
-        self.time.spend(begin.elapsed());
+        self.plan.time.spend(begin.elapsed());
         compressed.unwrap_or_else(|error| {
-            let name = file_name(&self.key);
+            let name = file_name(&self.plan.key);
             tracing::warn!("file {name:?}: not compressed: {error}");
             None
         })
@@ -296,23 +285,23 @@ impl Job {
     /// The variant; `None` if it is not smaller than the file, or the file has changed meanwhile.
     fn compress(&self) -> io::Result<Outcome> {
         let compress = |content: &[u8]| -> io::Result<Option<Vec<u8>>> {
-            let encoded = encode(self.encoding, Effort::Kept, content)?;
+            let encoded = encode(self.plan.encoding, Effort::Kept, content)?;
             Ok((encoded.len() < content.len()).then_some(encoded))
         };
-        let representation = || self.representation.clone();
+        let representation = || self.plan.representation.clone();
         let variant = match &self.original {
             Original::Cached(cached) => {
                 let Some(encoded) = compress(cached.content.bytes())? else {
-                    cached.variants.note_incompressible(self.encoding);
+                    cached.variants.note_incompressible(self.plan.encoding);
                     return Ok(None);
                 };
-                cached.variant(representation(), self.cache.content_of(encoded))
+                cached.variant(representation(), self.plan.cache.content_of(encoded))
             }
             Original::Open(file, version) => {
                 let Some(encoded) = compress(&read_part(file, 0, version.bytes())?)? else {
                     return Ok(None);
                 };
-                let variant = Cached::of_version(representation(), self.cache.content_of(encoded), *version);
+                let variant = Cached::of_version(representation(), self.plan.cache.content_of(encoded), *version);
                 if !variant.is_current(&file.metadata()?) {
                     return Ok(None);
                 }
@@ -326,6 +315,6 @@ impl Job {
 impl Drop for Job {
     /// The job has ended or will never run. The next request starts another one if the variant is not in the cache.
     fn drop(&mut self) {
-        self.in_flight.finish(&self.key);
+        self.plan.in_flight.finish(&self.plan.key);
     }
 }
