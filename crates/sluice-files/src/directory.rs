@@ -53,19 +53,20 @@ pub struct Directory {
     /// Empty until it exists.
     place: OnceLock<OpenDirectory>,
     withheld: Arc<WithheldFiles>,
-    /// Patterns, in lower case, of names of files that are never served.
-    withheld_names: Arc<[Wildcard]>,
-    /// Tests for paths that are scripts, whose text is never served.
-    programs: Vec<Program>,
-    /// Whether files with an execute bit are scripts, whose text is never served.
-    withholds_executables: bool,
+    /// Patterns, in lower case, of names of files that are never served; directories may have such names.
+    pub withheld_names: Arc<[Wildcard]>,
+    /// Tests for paths that are scripts, whose text is never served, also if another name leads to them.
+    pub programs: Vec<Program>,
+    /// Whether files with an execute bit are scripts, because a route runs them: their text is never served.
+    pub withholds_executables: bool,
     /// Whether directories without an index page are listed.
-    is_listed: bool,
+    pub is_listed: bool,
     /// Which links that leave the directory are followed.
-    pub(crate) follow: FollowLinks,
-    /// The same as `private` and `programs`, for real paths outside: they matter only if links are followed.
+    pub follow: FollowLinks,
+    /// As `private` of an open directory, for real paths outside: they matter only if links are followed.
     sources_outside: Vec<PathBuf>,
-    programs_outside: Vec<Program>,
+    /// As `programs`, by paths of the whole machine, to which links may lead.
+    pub programs_outside: Vec<Program>,
 }
 
 /// The target of a path with symbolic links.
@@ -186,42 +187,12 @@ impl Directory {
         self.withheld = Arc::clone(files);
     }
 
-    /// Does not serve files whose names match one of these patterns, which are in lower case; directories may have such names.
-    pub fn withhold_names(&mut self, names: Arc<[Wildcard]>) {
-        self.withheld_names = names;
-    }
-
-    /// Does not serve files whose path is that of a script, also if another name leads to them.
-    pub fn withhold_programs(&mut self, program: Program) {
-        self.programs.push(program);
-    }
-
-    /// Does not serve files that have an execute bit: a route runs them.
-    pub fn withhold_executables(&mut self) {
-        self.withholds_executables = true;
-    }
-
-    /// Withholds programs as `withhold_programs` does, by paths of the whole machine, to which links may lead.
-    pub fn withhold_programs_outside(&mut self, program: Program) {
-        self.programs_outside.push(program);
-    }
-
-    /// Lets directories without an index page be listed; without this they are not.
-    pub fn list(&mut self) {
-        self.is_listed = true;
-    }
-
-    /// Whether directories without an index page are listed.
-    pub fn is_listed(&self) -> bool {
-        self.is_listed
-    }
-
     /// Opens a file or directory for reading, by its path below this directory without a leading slash; an empty path is the
     /// directory itself.
     ///
     /// # Errors
     /// `NotFound` also for files that may not be served; otherwise the error of the system.
-    pub(crate) fn open_below(&self, relative: &str) -> io::Result<(ServedFile, Metadata)> {
+    pub fn open_below(&self, relative: &str) -> io::Result<(ServedFile, Metadata)> {
         answered(Question::Open, self.id.0, relative, again, || {
             self.open_as(relative, READ).map_err(or_left)
         })
@@ -262,14 +233,6 @@ impl Directory {
             file.read_ahead(&metadata);
         }
         Ok((file, metadata))
-    }
-
-    /// Opens a file by its path below this directory, if its content would be sent.
-    ///
-    /// # Errors
-    /// `NotFound` also for files that may not be served; otherwise the error of the system.
-    pub fn open_to_send(&self, relative: &str) -> io::Result<(ServedFile, Metadata)> {
-        self.open_below(relative)
     }
 
     /// Finds a program below this directory, by its path without a leading slash. Symbolic links that lead out of the directory

@@ -396,7 +396,7 @@ mod tests {
         std::fs::write(root.path().join("b"), "b").unwrap();
         std::os::unix::fs::symlink("../b", root.path().join("d/b")).unwrap();
         let mut directory = Directory::open(&root.path().join("d")).unwrap();
-        directory.follow_links(sluice_settings::FollowLinks::Yes);
+        directory.follow = sluice_settings::FollowLinks::Yes;
         let (found, left) = here(Answers::default(), || text(&directory, "a"));
         assert_eq!((found.unwrap().as_str(), left), ("a", None));
         let (_, left) = here(Answers::default(), || text(&directory, "b"));

@@ -21,7 +21,6 @@ use rustix::process::{Pid, getpid};
 use sluice_http::fault::{Absent, LinkProblem, RefusedLink};
 use sluice_settings::FollowLinks;
 
-use crate::directory::Directory;
 use crate::foreign::file_system::{OPENS_MAX, Share, name, open_below, retry};
 use crate::foreign::{self, Links, leaves_path, left};
 
@@ -122,14 +121,12 @@ pub(crate) fn open_leaving(
         return Err(refuse(LinkProblem::Leaves, Some(real)));
     }
     let walked = Walk { links: 0 }.resolve(descriptor.try_clone_to_owned()?, name);
-    match walked? {
-        Some(file) => {
-            let file = File::from(file);
-            let real = real_path(&file)?;
-            Ok((file, real))
-        }
-        None => Err(refuse(LinkProblem::OtherOwner, Some(real))),
-    }
+    let Some(file) = walked? else {
+        return Err(refuse(LinkProblem::OtherOwner, Some(real)));
+    };
+    let file = File::from(file);
+    let real = real_path(&file)?;
+    Ok((file, real))
 }
 
 /// Opens a file that is only named, for reading. What is neither a file nor a directory stays as it is, because opening a device
@@ -238,13 +235,6 @@ impl Walk {
             at = found;
         }
         Ok(Some(at))
-    }
-}
-
-impl Directory {
-    /// Lets symbolic links lead out of the directory.
-    pub fn follow_links(&mut self, follow: FollowLinks) {
-        self.follow = follow;
     }
 }
 

@@ -32,16 +32,6 @@ struct OpenFiles {
 /// The right to have a file open. Dropping this returns it.
 pub(crate) struct Permit(&'static OpenFiles);
 
-impl Permit {
-    /// Takes a permit.
-    ///
-    /// # Errors
-    /// 503: too many files are being sent.
-    pub(crate) fn take() -> Result<Permit, Fault> {
-        FILES.take()
-    }
-}
-
 impl OpenFiles {
     const fn new(max: usize) -> OpenFiles {
         OpenFiles {
@@ -50,6 +40,7 @@ impl OpenFiles {
         }
     }
 
+    /// Takes a permit; the error is 503, because too many files are being sent.
     fn take(&'static self) -> Result<Permit, Fault> {
         let max = self.max.load(Ordering::Relaxed);
         // Counted before it is compared, so that two threads cannot both take the last one.
@@ -82,7 +73,7 @@ impl<S: Source> Sent<S> {
     pub(crate) fn new(source: S) -> Result<Sent<S>, Fault> {
         Ok(Sent {
             source,
-            _permit: Permit::take()?,
+            _permit: FILES.take()?,
         })
     }
 }
