@@ -1,9 +1,6 @@
 //! Reading a file while it is sent: exactly the bytes that it had when its length was announced, or an aborted body. No
 //! worker waits for a disk.
 //!
-//! Here: the body of a file ([`FileBody`]), a reader by chunks for bodies that convert a file ([`Reader`]), and reading as a
-//! whole. Not here: which file (`lookup`), and for how long content is kept (`cache`).
-//!
 //! The worker itself reads chunks that are in the page cache, which costs no more than any read. The first chunk that is not
 //! there is read by a blocking thread. From then on the thread reads one chunk ahead until the end of the file, because the
 //! rest is most likely not in memory either; it reads from the disk while the client receives the chunk before. The same is
@@ -12,7 +9,6 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -25,7 +21,7 @@ use tokio::runtime::Handle;
 
 use crate::foreign;
 use crate::foreign::served_file::ServedFile;
-use crate::local_read::LocalRead;
+use crate::local_read::ReadAhead;
 use crate::pace::Pace;
 
 /// Files of at most this size are read at once, so that head and body leave in one write. Larger files, and those that are not
@@ -61,11 +57,8 @@ impl FileBody {
     pub(crate) fn slice(&self, range: &Range<u64>) -> FileBody {
         let whole = &self.reader;
         let (start, end) = (range.start.min(whole.left), range.end.min(whole.left));
-        FileBody::of(Reader::new(
-            Arc::clone(&whole.file),
-            whole.at + start,
-            end.saturating_sub(start),
-        ))
+        let bytes = end.saturating_sub(start);
+        FileBody::of(Reader::new(Arc::clone(&whole.file), whole.at + start, bytes))
     }
 
     /// Bytes that are still to be sent.
@@ -123,7 +116,7 @@ pub(crate) struct Reader {
     /// Size of all of that memory.
     memory_bytes: usize,
     /// The chunk that a blocking thread is reading.
-    ahead: Option<Ahead>,
+    ahead: Option<ReadAhead>,
 }
 
 impl Reader {
@@ -238,31 +231,9 @@ impl Reader {
             }
         };
         self.ahead = Handle::try_current().ok().map(|runtime| match file.share() {
-            None => Ahead::Local(LocalRead::begin(&runtime, &file, read)),
-            Some(share) => Ahead::Foreign(Box::pin(foreign::answer_to(FILE, foreign::begin(share, read)))),
+            None => ReadAhead::begin(&runtime, &file, read),
+            Some(share) => ReadAhead::elsewhere(foreign::answer_to(FILE, foreign::begin(share, read))),
         });
-    }
-}
-
-/// A chunk from a file system that another process or machine serves, or that it has not answered.
-type ForeignChunk = Result<io::Result<Vec<u8>>, Fault>;
-
-/// A chunk that is being read by a blocking thread. Dropping it cancels the reading if no thread has started it.
-enum Ahead {
-    Local(LocalRead),
-    /// In a file system that another process or machine serves.
-    Foreign(Pin<Box<dyn Future<Output = ForeignChunk>>>),
-}
-
-impl Ahead {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
-        match self {
-            Ahead::Local(reading) => reading.poll(context),
-            Ahead::Foreign(reading) => {
-                let read = ready!(reading.as_mut().poll(context));
-                Poll::Ready(read.unwrap_or_else(|fault| Err(io::Error::other(fault))))
-            }
-        }
     }
 }
 

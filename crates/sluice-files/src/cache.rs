@@ -92,9 +92,8 @@ impl Cache {
     pub(crate) fn list(&self) -> Vec<CacheEntry> {
         let now = self.now();
         let entry = |(key, cached): (Key, Arc<Cached>)| CacheEntry {
-            directory: key.directory(),
-            // That of a compressed variant goes on after a NUL.
-            name: key.name().split('\0').next().unwrap_or_default().to_owned(),
+            directory: key.0,
+            name: key.file_name().to_owned(),
             coding: cached.representation.coding.token(),
             bytes: cached.content.len() as u64,
             hits: cached.hits(),

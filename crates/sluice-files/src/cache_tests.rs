@@ -38,7 +38,11 @@ fn representation(name: &str, metadata: &Metadata) -> Representation {
 fn cached(name: &str, file: &File, content: &'static [u8]) -> Arc<Cached> {
     let metadata = file.metadata().unwrap();
     let content = Bytes::from_static(content).into();
-    Arc::new(Cached::new(representation(name, &metadata), content, &metadata))
+    Arc::new(Cached::new(
+        representation(name, &metadata),
+        content,
+        entry::FileVersion::of(&metadata),
+    ))
 }
 
 #[test]

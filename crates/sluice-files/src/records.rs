@@ -47,7 +47,7 @@ pub(crate) struct RecordFile {
     pub representation: Representation,
     name: Box<str>,
     file: Arc<ServedFile>,
-    version: FileVersion,
+    pub version: FileVersion,
     format: RecordFormat,
     /// How its lines get into the cache, if they are to be kept there.
     fill: Option<Box<Fill>>,
@@ -147,20 +147,12 @@ fn split_name(name: &str) -> (&str, &str) {
 impl RecordFile {
     /// Whether its lines will be in the cache as soon as it is read.
     pub(crate) fn is_kept_at_once(&self) -> bool {
-        self.fill.is_some() && self.bytes() <= WHOLE_BYTES_MAX
+        self.fill.is_some() && self.version.bytes <= WHOLE_BYTES_MAX
     }
 
     /// Whether reading it may wait for another process or machine.
     pub(crate) fn may_wait(&self) -> bool {
         self.file.may_wait()
-    }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        self.version.bytes()
-    }
-
-    pub(crate) fn version(&self) -> FileVersion {
-        self.version
     }
 
     /// Reads it: the lines of a small file at once; those of a larger one are made while they are sent, and in the background for the cache. Has it
@@ -172,7 +164,7 @@ impl RecordFile {
         if let Some(rewrite) = self.rewrite.take() {
             rewrite.begin();
         }
-        let bytes = self.bytes();
+        let bytes = self.version.bytes;
         if bytes <= WHOLE_BYTES_MAX
             && let Some(content) = read_cached(&self.file, 0, bytes)
         {
@@ -207,14 +199,14 @@ impl RecordFile {
             Some(fill) => fill.keep(lines),
             None => {
                 let content = Bytes::from(lines).into();
-                Arc::new(Cached::of_version(self.representation, content, self.version))
+                Arc::new(Cached::new(self.representation, content, self.version))
             }
         })
     }
 
     /// The lines, made while they are sent.
     pub(crate) fn into_lines(self) -> (Representation, RecordBody) {
-        let bytes = self.bytes();
+        let bytes = self.version.bytes;
         let lines = RecordBody::new(&self.name, self.file, bytes, self.format);
         (self.representation, lines)
     }

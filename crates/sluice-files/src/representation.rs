@@ -1,6 +1,4 @@
 //! Representations of files: the metadata that a response states (RFC 9110 §8).
-//!
-//! Not here: conditions of requests (`conditions` of sluice-http), and the response (`response`).
 
 use std::fmt::Display;
 use std::fs::Metadata;
@@ -86,8 +84,8 @@ impl Representation {
         if self.is_exact {
             head.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         }
-        if let Some(encoding) = self.coding.encoding() {
-            head.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding.token()));
+        if let Some(coding) = self.coding.token() {
+            head.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
         }
         if self.has_variants {
             head.insert(header::VARY, VARY);
@@ -130,16 +128,6 @@ impl Representation {
             coding: Coding::Precompressed(encoding),
             has_variants: true,
             ..beside.clone().with_tag_suffix(encoding)
-        }
-    }
-}
-
-impl Coding {
-    /// The value of the field Content-Encoding.
-    pub(crate) fn encoding(self) -> Option<Encoding> {
-        match self {
-            Coding::Identity => None,
-            Coding::Precompressed(encoding) | Coding::OnDemand(encoding) => Some(encoding),
         }
     }
 }

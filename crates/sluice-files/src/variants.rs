@@ -2,8 +2,6 @@
 //!
 //! Here: selecting the variant for a request. A precompressed variant (`NAME.gz`) is opened as any file. A variant that the
 //! server compresses has its own entry in the cache; it is only sent while it was made from the present version of the file.
-//! Not here: the compression (`on_demand`), the codings that a client accepts (`encoding::accept` of sluice-http), and the
-//! response (`response`).
 //!
 //! ```text
 //! found ─▶ select ─┬─▶ precompressed variant                               ─▶ response
@@ -24,7 +22,7 @@ use sluice_http::path_text::path_of;
 use sluice_settings::Precompressed;
 
 use crate::cache::fill::Fill;
-use crate::cache_work::{CacheWork, Fills};
+use crate::cache_work::CacheWork;
 use crate::file_events;
 use crate::foreign;
 use crate::found::{Found, Stored};
@@ -51,30 +49,30 @@ impl Files<'_> {
     /// Selects the representation of what was found that the client prefers, for GET or HEAD. Between variants of equal
     /// quality, a precompressed one is sent, because it exists already and is often compressed better. Nothing is compressed yet.
     pub(crate) fn select(&self, name: &str, mut found: Found, fields: &HeaderMap) -> Selected {
-        let fills = Fills {
+        let work = CacheWork {
             file: found.take_fill(),
-            ..Fills::default()
+            ..CacheWork::default()
         };
         let has_variants = found
             .representation()
             .is_some_and(|representation| representation.has_variants);
         if self.precompressed.is_none() || !has_variants {
-            return self.selected(found, fills.into());
+            return self.selected(found, work);
         }
         let ranked = self.compression.rank(fields);
         if ranked[0].is_none() {
             file_events::note(self.tracer, || {
                 "no variant: the client accepts no content coding that the site offers".into()
             });
-            return self.selected(found, fills.into());
+            return self.selected(found, work);
         }
-        self.select_variant(name, found, fills, fields, &ranked)
+        self.select_variant(name, found, work, fields, &ranked)
     }
 
     fn selected(&self, found: Found, work: CacheWork) -> Selected {
         Selected {
             found,
-            work,
+            work: work.boxed(),
             precompressed: self.precompressed,
             tracer: file_events::for_response(self.tracer),
         }
@@ -85,25 +83,24 @@ impl Files<'_> {
         &self,
         name: &str,
         found: Found,
-        mut fills: Fills,
+        mut work: CacheWork,
         fields: &HeaderMap,
         ranked: &Ranked,
     ) -> Selected {
         let Some(representation) = found.representation() else {
-            return self.selected(found, fills.into());
+            return self.selected(found, work);
         };
-        let beside = self.find_beside(name, &found, representation, ranked, &mut fills.absent);
+        let beside = self.find_beside(name, &found, representation, ranked, &mut work.absent);
         // Another variant must have a higher quality than the precompressed one.
         let least = beside.as_ref().map_or(0, |beside| beside.quality + 1);
-        let mut compression = None;
-        if let Some(task) = self.choose_task(&found, &fills, fields, ranked, least) {
+        if let Some(task) = self.choose_task(&found, &work, fields, ranked, least) {
             let encoding = task.encoding;
             match task.plan(self.directory, name, representation) {
                 Planned::Ready(variant) => {
                     file_events::note(self.tracer, || {
                         format!("the variant {encoding} that the server has compressed, from the cache")
                     });
-                    return self.selected(Found::Cached(variant), fills.into());
+                    return self.selected(Found::Cached(variant), work);
                 }
                 Planned::Compress(planned) => {
                     // The entity tag is known before the variant exists. A client that does not name it gets whatever representation is
@@ -113,13 +110,13 @@ impl Files<'_> {
                         && (planned.is_unread() || conditions::names(fields, &variant.validators))
                         && conditions::evaluate(fields, &variant.validators) == Evaluation::NotModified
                     {
-                        return self.selected(Found::NotModified(Box::new(variant)), CacheWork::None);
+                        return self.selected(Found::NotModified(Box::new(variant)), CacheWork::default());
                     }
                     file_events::note(self.tracer, || match planned.is_awaited() {
                         true => format!("the variant {encoding} is being compressed; the request waits for it"),
                         false => format!("the variant {encoding} is compressed in the background"),
                     });
-                    compression = Some(planned);
+                    work.compression = Some(planned);
                 }
                 Planned::Unavailable => file_events::note(self.tracer, || {
                     format!("the variant {encoding} cannot be compressed now, or is no smaller")
@@ -132,11 +129,11 @@ impl Files<'_> {
                 file_events::note(self.tracer, || {
                     format!("the precompressed variant {coding:?} beside the file")
                 });
-                fills.beside = beside.fill;
+                work.beside = beside.fill;
                 Found::Precompressed(Box::new((beside.representation, beside.stored)))
             }
             None => {
-                if compression.is_none() {
+                if work.compression.is_none() {
                     file_events::note(self.tracer, || {
                         "no variant: the client accepts none of those that exist".into()
                     });
@@ -144,17 +141,14 @@ impl Files<'_> {
                 found
             }
         };
-        match compression {
-            Some(compression) => self.selected(found, CacheWork::Compress(Box::new((fills, *compression)))),
-            None => self.selected(found, fills.into()),
-        }
+        self.selected(found, work)
     }
 
     /// The best variant that the server may compress, of those with at least the quality `least`.
     fn choose_task<'t>(
         &'t self,
         found: &'t Found,
-        fills: &Fills,
+        work: &CacheWork,
         fields: &HeaderMap,
         ranked: &Ranked,
         least: u16,
@@ -170,7 +164,7 @@ impl Files<'_> {
         {
             return None;
         }
-        let original = Planning::of(found, fills.file.as_deref(), &cache.cache)?;
+        let original = Planning::of(found, work.file.as_deref(), &cache.cache)?;
         if !(self.compression.least_bytes..=COMPRESSED_BYTES_MAX).contains(&original.bytes()) {
             return None;
         }
@@ -205,7 +199,7 @@ impl Files<'_> {
             if cached.is_some_and(|(cached, checked_at)| cached.variants.is_absent(*encoding, checked_at)) {
                 return None;
             }
-            let beside = self.open_beside(name, representation, *encoding);
+            let beside = self.open_beside(name, representation, *encoding, *quality);
             match (&beside, cached) {
                 // It is not known yet.
                 (None, _) if foreign::has_left() => {}
@@ -213,12 +207,7 @@ impl Files<'_> {
                 (None, Some((cached, checked_at))) => cached.variants.note_absent(*encoding, checked_at),
                 (None, None) => absent.push(*encoding),
             }
-            beside.map(|(representation, stored, fill)| Beside {
-                representation,
-                stored,
-                fill,
-                quality: *quality,
-            })
+            beside
         })
     }
 
@@ -228,7 +217,8 @@ impl Files<'_> {
         name: &str,
         representation: &Representation,
         encoding: Encoding,
-    ) -> Option<(Representation, Stored, Option<Box<Fill>>)> {
+        quality: u16,
+    ) -> Option<Beside> {
         let name = format!("{name}{}", encoding.suffix());
         if self.directory.is_program(&path_of(&name)) {
             return None;
@@ -236,7 +226,12 @@ impl Files<'_> {
         let (beside, stored, fill) = self.find(&name).ok()?.into_stored()?;
         // A compressed variant is never empty.
         let is_valid = stored.length() > 0 && beside.modified >= representation.modified;
-        is_valid.then(|| (representation.precompressed(&beside, encoding), stored, fill))
+        is_valid.then(|| Beside {
+            representation: representation.precompressed(&beside, encoding),
+            stored,
+            fill,
+            quality,
+        })
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct Cached {
     pub head: HeaderMap,
     pub content: Content,
     pub variants: VariantNotes,
-    version: FileVersion,
+    pub version: FileVersion,
     /// When the file was last known to have this version: milliseconds since the cache was made.
     checked_at: AtomicU64,
     /// About how often it was sent without checking the file.
@@ -95,24 +95,14 @@ pub struct CacheEntry {
 pub(crate) struct FileVersion {
     device: u64,
     inode: u64,
-    bytes: u64,
+    pub bytes: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
 impl Cached {
-    /// The content of the version of a file that `metadata` describes.
-    pub(crate) fn new(representation: Representation, content: Content, metadata: &Metadata) -> Cached {
-        Cached::of_version(representation, content, FileVersion::of(metadata))
-    }
-
-    /// A variant of the same version of the file.
-    pub(crate) fn variant(&self, representation: Representation, content: Content) -> Cached {
-        Cached::of_version(representation, content, self.version)
-    }
-
     /// The content of a version of a file.
-    pub(crate) fn of_version(representation: Representation, content: Content, version: FileVersion) -> Cached {
+    pub(crate) fn new(representation: Representation, content: Content, version: FileVersion) -> Cached {
         Cached {
             head: representation.whole_head(&content),
             representation,
@@ -124,19 +114,9 @@ impl Cached {
         }
     }
 
-    /// Whether both come from the same version of one file.
-    pub(crate) fn has_version_of(&self, other: &Cached) -> bool {
-        self.version == other.version
-    }
-
     /// Whether the file still has the version that was read, according to its present `metadata`.
     pub(crate) fn is_current(&self, metadata: &Metadata) -> bool {
-        self.is_of(FileVersion::of(metadata))
-    }
-
-    /// Whether it was made from this version of the file.
-    pub(crate) fn is_of(&self, version: FileVersion) -> bool {
-        self.version == version
+        self.version == FileVersion::of(metadata)
     }
 
     /// When the file was last revalidated: milliseconds since the cache was made.
@@ -173,16 +153,11 @@ impl FileVersion {
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
     }
-
-    /// The size of the file.
-    pub(crate) fn bytes(self) -> u64 {
-        self.bytes
-    }
 }
 
-/// The key of an entry: a directory and a path below it.
+/// The key of an entry: a directory and a path below it. Names of files do not contain NUL; that of a compressed variant goes on after one.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Key(DirectoryId, Box<str>);
+pub(crate) struct Key(pub DirectoryId, pub Box<str>);
 
 impl Key {
     /// The key of `name` below `directory`.
@@ -190,14 +165,9 @@ impl Key {
         Key(directory.id(), name.into())
     }
 
-    /// The directory.
-    pub(super) fn directory(&self) -> DirectoryId {
-        self.0
-    }
-
-    /// The path below the directory.
-    pub(crate) fn name(&self) -> &str {
-        &self.1
+    /// The name of the file.
+    pub(crate) fn file_name(&self) -> &str {
+        self.1.split('\0').next().unwrap_or_default()
     }
 }
 

@@ -109,7 +109,7 @@ impl Compression {
 
     /// The name of the file.
     pub(crate) fn file_name(&self) -> &str {
-        file_name(&self.key)
+        self.key.file_name()
     }
 
     /// Begins to compress, unless another request has done so. `read` is the file, if it was read for the request. The result is the variant
@@ -149,14 +149,9 @@ impl Compression {
     }
 }
 
-/// The name of a variant in the cache. Names of files do not contain NUL.
+/// The name of a variant in the cache.
 fn variant_name(name: &str, encoding: Encoding) -> String {
     format!("{name}\0{encoding}")
-}
-
-/// The name of the file of a variant.
-fn file_name(key: &Key) -> &str {
-    key.name().split('\0').next().unwrap_or_default()
 }
 
 /// The file from which a variant would be made, as the lookup knows it.
@@ -174,11 +169,11 @@ impl<'a> Planning<'a> {
     pub(super) fn of(found: &'a Found, fill: Option<&Fill>, cache: &Cache) -> Option<Planning<'a>> {
         match (found, fill) {
             (Found::Cached(cached), _) => Some(Planning::Cached(cached)),
-            (Found::File(_), Some(fill)) => Some(Planning::Unread(fill.version())),
+            (Found::File(_), Some(fill)) => Some(Planning::Unread(fill.version)),
             (Found::File(file), None) if file.body.left() <= cache.file_bytes_max() => {
                 Some(Planning::NotKept(file.body.left()))
             }
-            (Found::Records(file), _) if file.is_kept_at_once() => Some(Planning::Unread(file.version())),
+            (Found::Records(file), _) if file.is_kept_at_once() => Some(Planning::Unread(file.version)),
             _ => None,
         }
     }
@@ -186,7 +181,7 @@ impl<'a> Planning<'a> {
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Planning::Cached(cached) => cached.content.len() as u64,
-            Planning::Unread(version) => version.bytes(),
+            Planning::Unread(version) => version.bytes,
             Planning::NotKept(bytes) => *bytes,
         }
     }
@@ -194,8 +189,8 @@ impl<'a> Planning<'a> {
     /// Whether a variant was made from this version of the file.
     fn has_version_of(&self, variant: &Cached) -> bool {
         match self {
-            Planning::Cached(cached) => cached.has_version_of(variant),
-            Planning::Unread(version) => variant.is_of(*version),
+            Planning::Cached(cached) => cached.version == variant.version,
+            Planning::Unread(version) => variant.version == *version,
             Planning::NotKept(_) => false,
         }
     }
@@ -211,7 +206,7 @@ impl<'a> Planning<'a> {
             Planning::Cached(cached) => {
                 // Another worker may have read the same version at the same time: its entry has replaced this one.
                 let present = cache.peek(directory, name);
-                present.is_some_and(|present| present.has_version_of(cached))
+                present.is_some_and(|present| present.version == cached.version)
             }
             Planning::Unread(_) => true,
             Planning::NotKept(_) => false,
@@ -238,8 +233,8 @@ impl Original {
     /// Whether a variant was made from this version of the file.
     fn has_version_of(&self, variant: &Cached) -> bool {
         match self {
-            Original::Cached(cached) => cached.has_version_of(variant),
-            Original::Open(_, version) => variant.is_of(*version),
+            Original::Cached(cached) => cached.version == variant.version,
+            Original::Open(_, version) => variant.version == *version,
         }
     }
 }
@@ -276,7 +271,7 @@ impl Job {
         let compressed = self.compress();
         self.plan.time.spend(begin.elapsed());
         compressed.unwrap_or_else(|error| {
-            let name = file_name(&self.plan.key);
+            let name = self.plan.key.file_name();
             tracing::warn!("file {name:?}: not compressed: {error}");
             None
         })
@@ -295,13 +290,13 @@ impl Job {
                     cached.variants.note_incompressible(self.plan.encoding);
                     return Ok(None);
                 };
-                cached.variant(representation(), self.plan.cache.content_of(encoded))
+                Cached::new(representation(), self.plan.cache.content_of(encoded), cached.version)
             }
             Original::Open(file, version) => {
-                let Some(encoded) = compress(&read_part(file, 0, version.bytes())?)? else {
+                let Some(encoded) = compress(&read_part(file, 0, version.bytes)?)? else {
                     return Ok(None);
                 };
-                let variant = Cached::of_version(representation(), self.plan.cache.content_of(encoded), *version);
+                let variant = Cached::new(representation(), self.plan.cache.content_of(encoded), *version);
                 if !variant.is_current(&file.metadata()?) {
                     return Ok(None);
                 }
