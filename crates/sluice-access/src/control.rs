@@ -62,11 +62,9 @@ struct Shared {
 
 type Mac = PasswordId;
 
-/// A password that was right.
 #[derive(Clone)]
 struct Verified {
     user: User,
-    /// The state of the files.
     generation: u64,
     ends: Instant,
 }
@@ -110,7 +108,6 @@ pub struct Ticket {
     who: Who,
     limit: FailureLimit,
     lifetime: Duration,
-    /// When the question came.
     begun: Instant,
     /// Whether it was counted as wrong.
     is_counted: bool,
@@ -118,7 +115,6 @@ pub struct Ticket {
 
 /// Credentials that a thread verifies.
 pub struct PendingUser {
-    /// When the question came.
     begun: Instant,
     answer: oneshot::Receiver<Outcome>,
 }
@@ -357,7 +353,6 @@ impl Shared {
     }
 }
 
-/// The job of a thread.
 struct HashPassword {
     shared: Arc<Shared>,
     of: Verification,

@@ -39,7 +39,6 @@ pub struct FailureLimit {
     pub refused_for: Duration,
 }
 
-/// The counters of all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     table: Mutex<Table>,
@@ -54,7 +53,6 @@ struct Table {
     counters: HashMap<u64, Counter>,
     /// The passwords that are being verified, by counter, each with the number of its requests. Bounded by the requests in progress.
     attempts: HashMap<u64, HashMap<PasswordId, u32>>,
-    /// The users, by the number of their counter.
     named: HashMap<u64, Named>,
     wrong: u64,
     refused: u64,
@@ -95,7 +93,6 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// The number of the counter of the user, from the address.
     pub(crate) fn user(self) -> u64 {
         self.user
     }
@@ -140,7 +137,6 @@ impl Failures {
         Err(rest)
     }
 
-    /// Ends what `begin` has begun.
     pub(crate) fn end(&self, sender: Sender, password: &PasswordId) {
         self.lock().end(sender, password);
     }
@@ -178,7 +174,6 @@ impl Failures {
             .min(DELAY_MOST)
     }
 
-    /// Forgets the wrong passwords of a user who has sent the right one.
     pub(crate) fn forget(&self, sender: Sender) {
         self.lock().counters.remove(&sender.user);
     }

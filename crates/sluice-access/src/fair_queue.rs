@@ -16,7 +16,6 @@ const IPV4_BITS: u32 = 24;
 /// Bits of an IPv6 address that are of its network: what a provider gives one customer (RFC 6177).
 const IPV6_BITS: u32 = 56;
 
-/// The network that a password comes from, and its rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
     network: IpAddr,
@@ -28,12 +27,10 @@ pub(crate) struct Origin {
 pub(crate) enum Rank {
     /// The user has logged in from the address lately. Nobody without their password is one of these.
     Returning,
-    /// Anybody else.
     Other,
 }
 
 impl Origin {
-    /// The origin of a password from this address.
     pub(crate) fn new(client: IpAddr, rank: Rank) -> Origin {
         let network = match client.to_canonical() {
             IpAddr::V4(address) => {
@@ -53,7 +50,6 @@ impl Origin {
 #[derive(Debug)]
 pub(crate) struct FairQueue<T>([Networks<T>; 2]);
 
-/// The networks of a rank.
 #[derive(Debug)]
 struct Networks<T> {
     waiting: HashMap<IpAddr, VecDeque<T>>,
@@ -73,17 +69,14 @@ impl<T> Default for FairQueue<T> {
 }
 
 impl<T> FairQueue<T> {
-    /// The number of those that wait.
     pub(crate) fn len(&self) -> usize {
         self.0.iter().map(|networks| networks.length).sum()
     }
 
-    /// Adds one, whether there is room or not.
     pub(crate) fn push(&mut self, origin: Origin, item: T) {
         self.0[origin.rank as usize].push(origin.network, item);
     }
 
-    /// The one whose turn it is.
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.0.iter_mut().find_map(Networks::pop)
     }
@@ -101,14 +94,12 @@ impl<T> FairQueue<T> {
         networks.displace(own + 1)
     }
 
-    /// Keeps those of which `is_kept` says so.
     pub(crate) fn retain(&mut self, is_kept: impl Fn(&T) -> bool) {
         for networks in &mut self.0 {
             networks.retain(&is_kept);
         }
     }
 
-    /// Removes all.
     pub(crate) fn clear(&mut self) {
         *self = FairQueue::default();
     }

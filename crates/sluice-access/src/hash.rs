@@ -55,7 +55,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All of them.
     pub(crate) const ALL: [Kind; 5] = [Kind::Argon2, Kind::Bcrypt, Kind::ShaCrypt, Kind::Apr1, Kind::Sha1];
 }
 
@@ -80,12 +79,10 @@ impl StoredHash {
         })
     }
 
-    /// The kind of the hash.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// How long it takes, compared with others of its kind.
     pub(crate) fn cost(&self) -> u64 {
         self.cost
     }

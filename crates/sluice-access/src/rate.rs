@@ -24,7 +24,6 @@ pub struct RateTable(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
-    /// When the allowance of a client is full again.
     full_at: HashMap<IpAddr, Instant>,
     refused: u64,
 }

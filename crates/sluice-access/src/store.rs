@@ -19,10 +19,8 @@ use sluice_settings::rule::UserSource;
 
 use crate::users::{Groups, Users};
 
-/// How long a file is taken as unchanged.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The largest file.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// The number of the next store: one that is opened at a reload never shares verified passwords with an earlier one.
@@ -49,7 +47,6 @@ pub struct UserStore {
 struct FileCheck {
     checked: Instant,
     stamps: [Option<Stamp>; 2],
-    /// Grows with each change.
     generation: u64,
 }
 

@@ -20,9 +20,7 @@ pub const NAME_BYTES_MAX: usize = 128;
 #[derive(Debug, Default)]
 pub struct Users {
     by_name: HashMap<Box<str>, StoredHash>,
-    /// The names in the order of the file.
     names: Vec<Box<str>>,
-    /// The slowest hash of each kind.
     slowest: Vec<StoredHash>,
 }
 
@@ -102,7 +100,6 @@ impl Users {
 #[derive(Debug, Default)]
 pub struct Groups {
     by_user: HashMap<Box<str>, Vec<Arc<str>>>,
-    /// Groups without users.
     empty: Vec<Box<str>>,
     names: Vec<Arc<str>>,
 }

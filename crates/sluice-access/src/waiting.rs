@@ -27,7 +27,6 @@ pub(crate) struct Verification {
 #[derive(Default)]
 pub(crate) struct Waiting(Mutex<HashMap<Verification, Vec<Waiter>>>);
 
-/// A request that waits.
 struct Waiter {
     ticket: Ticket,
     answer: oneshot::Sender<Outcome>,

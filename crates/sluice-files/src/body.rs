@@ -28,7 +28,6 @@ use crate::pace::Pace;
 /// in the page cache, are read into the cache by a blocking thread, while the first request is served from the file.
 pub(crate) const WHOLE_BYTES_MAX: u64 = 64 << 10;
 
-/// The thing that is read, for the error that it cannot be.
 const FILE: &str = "a file that is being sent";
 
 /// Bytes that the worker reads at once from a file that it converts.
@@ -48,7 +47,6 @@ impl FileBody {
         }
     }
 
-    /// The first `bytes` bytes of a file.
     pub(crate) fn new(file: Arc<ServedFile>, bytes: u64) -> FileBody {
         FileBody::of(Reader::new(file, 0, bytes))
     }
@@ -61,7 +59,6 @@ impl FileBody {
         FileBody::of(Reader::new(Arc::clone(&whole.file), whole.at + start, bytes))
     }
 
-    /// Bytes that are still to be sent.
     pub(crate) fn left(&self) -> u64 {
         self.reader.left
     }
@@ -109,18 +106,15 @@ pub(crate) struct Reader {
     at: u64,
     left: u64,
     chunk_bytes_max: usize,
-    /// Most bytes that are read at once from the page cache.
     cached_bytes_max: usize,
     /// The memory of the last chunk that was in the page cache; used again when that chunk was sent.
     memory: BytesMut,
     /// Size of all of that memory.
     memory_bytes: usize,
-    /// The chunk that a blocking thread is reading.
     ahead: Option<ReadAhead>,
 }
 
 impl Reader {
-    /// Reads `bytes` bytes from the offset `at`.
     pub(crate) fn new(file: Arc<ServedFile>, at: u64, bytes: u64) -> Reader {
         Reader {
             file,
@@ -134,17 +128,14 @@ impl Reader {
         }
     }
 
-    /// Sets the largest number of bytes of the chunks to come.
     pub(crate) fn limit_chunks(&mut self, bytes_max: usize) {
         self.chunk_bytes_max = bytes_max;
     }
 
-    /// Whether everything was read, or reading was ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.left == 0
     }
 
-    /// Ends reading early.
     pub(crate) fn end(&mut self) {
         self.left = 0;
         self.ahead = None;
@@ -176,7 +167,6 @@ impl Reader {
         Poll::Ready(Ok(chunk.into()))
     }
 
-    /// The next chunk, if it begins in the page cache.
     fn read_cached(&mut self) -> Option<Bytes> {
         let wanted = self.chunk_bytes(self.cached_bytes_max);
         if self.file.share().is_some() {
@@ -214,7 +204,6 @@ impl Reader {
         self.left -= bytes as u64;
     }
 
-    /// Makes a blocking thread read the next chunk.
     fn read_ahead(&mut self) {
         // Its chunks have memory of their own.
         self.memory = BytesMut::new();

@@ -31,7 +31,6 @@ const HITS_A_SAMPLE: u64 = 17;
 /// Files in memory, by directory and name.
 pub(crate) struct Cache {
     entries: Entries,
-    /// Files that are being read in the background.
     filling: Mutex<HashSet<Key>>,
     settings: CacheSettings,
     started: Instant,
@@ -46,7 +45,6 @@ pub(crate) fn has_reliable_mtime(metadata: &Metadata) -> bool {
 }
 
 impl Cache {
-    /// An empty cache with these bounds.
     pub(crate) fn new(settings: &CacheSettings) -> Cache {
         let tally = Arc::default();
         Cache {
@@ -73,7 +71,6 @@ impl Cache {
         }
     }
 
-    /// Removes all entries.
     pub(crate) fn clear(&self) {
         self.entries.clear();
     }
@@ -88,7 +85,6 @@ impl Cache {
         self.tally.counters(files, bytes)
     }
 
-    /// All entries, in no order.
     pub(crate) fn list(&self) -> Vec<CacheEntry> {
         let now = self.now();
         let entry = |(key, cached): (Key, Arc<Cached>)| CacheEntry {
@@ -132,7 +128,6 @@ impl Cache {
         self.entries.get(&BorrowedKey(directory.id(), name))
     }
 
-    /// The entry with this key, like `peek`.
     pub(crate) fn peek_key(&self, key: &Key) -> Option<Arc<Cached>> {
         self.entries.get(key)
     }
@@ -187,7 +182,6 @@ impl Cache {
         self.content.store(bytes)
     }
 
-    /// Milliseconds since the cache was made.
     fn now(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }

@@ -48,7 +48,6 @@ impl CacheWork {
 }
 
 impl Selected {
-    /// Whether something is to be done before the file is sent.
     pub(crate) fn has_work(&self) -> bool {
         self.work.is_some() || matches!(self.found, Found::Records(_))
     }
@@ -126,7 +125,6 @@ impl Selected {
 /// A response that waits for a variant.
 pub struct PendingVariant {
     name: String,
-    /// The file, which is sent without the variant.
     selected: Selected,
     variant: Awaited,
 }

@@ -48,9 +48,7 @@ impl DirectoryId {
 /// An open directory, or one that will be opened when it exists.
 pub struct Directory {
     id: DirectoryId,
-    /// The path in the configuration.
     configured: PathBuf,
-    /// Empty until it exists.
     place: OnceLock<OpenDirectory>,
     withheld: Arc<WithheldFiles>,
     /// Patterns, in lower case, of names of files that are never served; directories may have such names.
@@ -71,9 +69,7 @@ pub struct Directory {
 
 /// The target of a path with symbolic links.
 enum LinkTarget {
-    /// A path below the directory.
     Inside(PathBuf),
-    /// A real path outside.
     Outside(PathBuf),
 }
 
@@ -445,7 +441,6 @@ pub fn without_coding(name: &str) -> Option<&str> {
     COMPRESSED.iter().find_map(|suffix| name.strip_suffix(suffix))
 }
 
-/// The error of a lookup, or that it was left.
 fn or_left(error: io::Error) -> io::Error {
     if has_left() { left() } else { error }
 }
@@ -493,7 +488,6 @@ fn withheld() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "withheld")
 }
 
-/// Whether an error is that of a path that is never served.
 pub(crate) fn is_withheld(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         && error

@@ -14,7 +14,6 @@ use crate::variants::time_budget::TimeBudget;
 pub struct FileCache {
     pub(crate) cache: Arc<Cache>,
     pub(crate) in_flight: Arc<InFlight>,
-    /// For compressing variants.
     pub(crate) time: Arc<TimeBudget>,
 }
 

@@ -18,7 +18,6 @@ pub(crate) fn for_response(tracer: &Tracer) -> Tracer {
     }
 }
 
-/// Notes an event of a file.
 pub(crate) fn note(tracer: &Tracer, text: impl FnOnce() -> String) {
     tracer.note(Item::Cache, MODULE, text);
 }

@@ -22,13 +22,11 @@ use crate::open_files::Sent;
 use crate::records::RecordFile;
 use crate::representation::Representation;
 
-/// The object that a name stands for.
 pub(crate) enum Found {
     Cached(Arc<Cached>),
     // Boxed: a file in the cache, the usual case, is moved through many hands.
     File(Box<OpenFile>),
     Records(Box<RecordFile>),
-    /// A variant in another file.
     Precompressed(Box<(Representation, Stored)>),
     /// A variant that is not compressed yet, and that the client has already.
     NotModified(Box<Representation>),
@@ -144,7 +142,6 @@ impl Stored {
     }
 }
 
-/// The fault for a file or directory that could not be opened.
 pub(crate) fn open_fault(name: &str, error: io::Error) -> Fault {
     if let Some(missing) = missing_directory(&error) {
         return missing.into();

@@ -163,7 +163,6 @@ pub(crate) fn real_path(file: &File) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// The path of an open file, as the kernel says it.
 pub(crate) fn named_path(file: &File) -> io::Result<PathBuf> {
     let number = file.as_raw_fd();
     let Some(own) = own_descriptors() else {

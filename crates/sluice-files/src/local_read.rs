@@ -72,7 +72,6 @@ impl ReadAhead {
         }))
     }
 
-    /// The bytes, once they are read.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Chunk> {
         match self {
             ReadAhead::Running(task) => {

@@ -25,14 +25,11 @@ const SHARE_PARTS_MAX: usize = 16;
 const OPENAT2_IS_MISSING: &str = "the system call openat2(2) is not available: the kernel is older than Linux 5.6, or a filter of system calls \
      refuses it (RestrictSUIDSGID= in a unit of systemd, an old container engine)";
 
-/// The state of a directory once it is open.
 pub(crate) struct OpenDirectory {
     /// Without symbolic links.
     pub(crate) path: PathBuf,
     pub(crate) descriptor: OwnedFd,
-    /// Whether another process or machine serves its file system.
     pub(crate) is_foreign: bool,
-    /// Directories whose files are never served.
     pub(crate) private: Vec<PrivateDirectory>,
     /// Paths of directories whose files will never be served, but which do not exist yet: they may become symbolic links.
     pub(crate) private_later: Vec<PathBuf>,

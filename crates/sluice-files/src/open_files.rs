@@ -14,7 +14,6 @@ use sluice_http::body::Source;
 use sluice_http::fault::{Fault, ServerFault};
 use sluice_membuf::SealedMemfd;
 
-/// The permits of the process.
 static FILES: OpenFiles = OpenFiles::new(usize::MAX);
 
 /// Sets how many files may be open while they are sent. Those that are sent already go on.
@@ -59,7 +58,6 @@ impl Drop for Permit {
     }
 }
 
-/// A body that is read from a file while it is sent, with its permit.
 pub(crate) struct Sent<S> {
     source: S,
     _permit: Permit,

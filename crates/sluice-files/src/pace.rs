@@ -26,14 +26,11 @@ const FAST_CHUNK_TIME: Duration = Duration::from_millis(50);
 const LARGE_BODIES_MAX: usize = 16;
 
 thread_local! {
-    /// Bodies of this worker that have large chunks.
     static LARGE_BODIES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The pace of a client that is sent a file.
 #[derive(Default)]
 pub(crate) struct Pace {
-    /// When the last chunk was asked for.
     asked: Option<Instant>,
     prefers_small_chunks: bool,
     large_chunks: Option<LargeChunks>,

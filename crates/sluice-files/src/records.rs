@@ -38,7 +38,6 @@ use crate::representation::Representation;
 /// The record files of a route: their format, whether their lines are cached, and whether they are rewritten.
 pub struct Records {
     settings: RecordSettings,
-    /// Files that the server tried to rewrite.
     rewritten: Arc<Attempts>,
 }
 
@@ -55,7 +54,6 @@ pub(crate) struct RecordFile {
     rewrite: Option<Rewrite>,
 }
 
-/// A file to be rewritten as lines.
 struct Rewrite {
     attempts: Arc<Attempts>,
     metadata: Metadata,
@@ -139,7 +137,6 @@ impl Records {
     }
 }
 
-/// The directory of a file, and its last name.
 fn split_name(name: &str) -> (&str, &str) {
     name.rsplit_once('/').unwrap_or(("", name))
 }

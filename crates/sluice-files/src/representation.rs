@@ -18,7 +18,6 @@ const HEAD_FIELDS: usize = 10;
 /// The value of Vary for a file with variants (RFC 9110 §12.5.5).
 pub(crate) const VARY: HeaderValue = HeaderValue::from_static("accept-encoding");
 
-/// The value of X-Content-Type-Options.
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 /// The metadata of a representation.
@@ -38,11 +37,9 @@ pub(crate) struct Representation {
 /// The content coding of a representation, and where it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coding {
-    /// The file as it is.
     Identity,
     /// A compressed file beside the file.
     Precompressed(Encoding),
-    /// Compressed by the server.
     OnDemand(Encoding),
 }
 
@@ -57,7 +54,6 @@ impl Coding {
 }
 
 impl Representation {
-    /// The representation of a file of this type, with this metadata now.
     pub(crate) fn of(kind: FileType, metadata: &Metadata) -> Representation {
         let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         Representation {
@@ -70,7 +66,6 @@ impl Representation {
         }
     }
 
-    /// The fields of a response with this representation.
     pub(crate) fn into_head(self) -> HeaderMap {
         // Once, because the map would otherwise grow when the server adds its fields.
         let mut head = HeaderMap::with_capacity(HEAD_FIELDS);

@@ -22,7 +22,6 @@ use crate::open_files::Sent;
 use crate::records::body::RecordBody;
 use crate::representation::{Coding, Representation, VARY};
 
-/// The methods of files and directories.
 pub(crate) const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS];
 
 /// A file in the representation that was selected for a request (RFC 9110 §12).
@@ -32,7 +31,6 @@ pub struct Selected {
     pub(crate) work: Option<Box<CacheWork>>,
     /// The variants that the route offers, if any: they decide about the field Vary.
     pub(crate) precompressed: Option<Precompressed>,
-    /// The tracer for the events of the response.
     pub(crate) tracer: Tracer,
 }
 
@@ -150,7 +148,6 @@ fn asks_for_less(name: &HeaderName) -> bool {
     )
 }
 
-/// The response to GET or HEAD with these bytes.
 pub(crate) fn respond_stored(
     name: &str,
     representation: Representation,

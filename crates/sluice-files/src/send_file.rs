@@ -63,12 +63,9 @@ pub struct SendFile {
     fields: HeaderMap,
 }
 
-/// A file below one of the directories.
 #[derive(Debug, PartialEq, Eq)]
 struct NamedFile {
-    /// The index of the directory.
     directory: usize,
-    /// The path below it.
     name: String,
 }
 

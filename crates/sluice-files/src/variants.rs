@@ -35,7 +35,6 @@ use crate::variants::on_demand::{Planned, Planning, Task};
 /// server that drains would have to wait for it.
 const COMPRESSED_BYTES_MAX: u64 = 32 << 20;
 
-/// A precompressed variant.
 struct Beside {
     representation: Representation,
     stored: Stored,

@@ -129,7 +129,6 @@ fn chart(activity: &Activity, label: &str, shown: fn(u64) -> String, layers: &[L
     .render()
 }
 
-/// The tooltip of one bar.
 fn title(bucket: &Bar, shown: fn(u64) -> String, layers: &[Layer]) -> String {
     if !bucket.has_run() {
         return "the server did not run".to_owned();

@@ -38,7 +38,6 @@ pub(crate) fn scale(greatest: u64, shown: &dyn Fn(u64) -> String) -> String {
     }
 }
 
-/// The lines of a scale.
 pub(crate) fn lines(width: usize, height: usize) -> Markup {
     html! {
         @for at in [0, height / 2] { line.scale x1="0" x2=(width) y1=(at) y2=(at) {} }
@@ -47,7 +46,6 @@ pub(crate) fn lines(width: usize, height: usize) -> Markup {
 }
 
 impl Bars<'_> {
-    /// The chart.
     pub(crate) fn render(&self) -> Markup {
         let top = top(self.values.iter().copied());
         let count = self.values.len().max(1);

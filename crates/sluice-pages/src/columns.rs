@@ -9,7 +9,6 @@ use crate::chart::{height, lines, scale, top};
 const WIDTH: usize = 1680;
 const HEIGHT: usize = 120;
 
-/// A chart.
 pub(crate) struct Columns<'a> {
     /// A description of the chart, for readers who do not see it.
     pub label: &'a str,
@@ -22,7 +21,6 @@ pub(crate) struct Columns<'a> {
     pub times: &'a [String],
 }
 
-/// A column.
 pub(crate) struct Column<'a> {
     pub bucket: &'a Bar,
     /// The tooltip.

@@ -8,12 +8,10 @@ pub(crate) fn fact<N>(name: N, value: impl Render) -> (N, Markup) {
     (name, value.render())
 }
 
-/// A section of a page with a title, a fragment of its URL.
 pub(crate) fn section(id: &str, title: &str, content: &Markup) -> Markup {
     html! { section aria-labelledby=(id) { h2 id=(id) { (title) } (content) } }
 }
 
-/// A table of names and values.
 pub(crate) fn facts<N: Render>(facts: impl IntoIterator<Item = (N, Markup)>) -> Markup {
     html! { table.facts { @for (name, value) in facts { tr { th scope="row" { (name) } td { (value) } } } } }
 }
@@ -71,18 +69,14 @@ pub(crate) fn trouble(count: u64) -> Markup {
     html! { span.trouble[count > 0] { (text::number(count)) } }
 }
 
-/// The look of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     Well,
-    /// Something needs a look soon.
     Warning,
-    /// Something has failed.
     Trouble,
 }
 
 impl Mark {
-    /// Trouble if there is any.
     pub(crate) fn trouble_if_any(count: u64) -> Mark {
         if count > 0 { Mark::Trouble } else { Mark::Well }
     }
@@ -104,7 +98,6 @@ impl Mark {
     }
 }
 
-/// A figure that is seen at a glance: its name, the figure, and a line about it.
 #[derive(Clone, Debug)]
 pub(crate) struct Tile {
     name: &'static str,
@@ -114,7 +107,6 @@ pub(crate) struct Tile {
 }
 
 impl Tile {
-    /// The tile with another look.
     pub(crate) fn marked(self, mark: Mark) -> Tile {
         Tile { mark, ..self }
     }

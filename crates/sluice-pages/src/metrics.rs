@@ -189,7 +189,6 @@ impl Out<'_> {
         self.family(counter, "sluice_script_pool_refused", help, None, samples)
     }
 
-    /// The exchanges of each site and of each script.
     fn shares(&mut self, shares: &Shares) -> fmt::Result {
         let sites = shares.sites.iter();
         let sites: Vec<_> = sites

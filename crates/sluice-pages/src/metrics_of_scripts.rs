@@ -13,7 +13,6 @@ pub(crate) const SCRIPTS_MAX: usize = 200;
 /// The name of the others.
 pub(crate) const OTHER: &str = "other";
 
-/// The counts of one script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ScriptCounts {
     pub(crate) processes: u64,

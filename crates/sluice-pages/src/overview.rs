@@ -26,7 +26,6 @@ impl View for Overview {
     }
 }
 
-/// The tiles.
 fn glance(overview: &Overview) -> Markup {
     let Status {
         connections,

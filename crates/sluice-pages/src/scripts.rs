@@ -165,7 +165,6 @@ fn request_html(request: &ProcessRequest, buttons: &Buttons<'_>) -> Markup {
     }
 }
 
-/// The button that ends a request.
 pub(crate) fn end_button(buttons: &Buttons<'_>, id: &str) -> Markup {
     buttons.button_with("end", "End", &[("id", id)])
 }

@@ -19,7 +19,6 @@ const PARTS: [(&str, &[&str]); 5] = [
 /// A field of the form: its name, its label and an example.
 pub(crate) type Field = (&'static str, &'static str, &'static str);
 
-/// Conditions on requests.
 pub(crate) const FILTERS: [Field; 9] = [
     ("path", "path (* for anything)", "/cgi-bin/*"),
     ("client", "client", "192.0.2.7"),
@@ -72,7 +71,6 @@ fn part_html<'a>(title: &str, items: impl Iterator<Item = &'a WatchItem>) -> Mar
     }
 }
 
-/// Fields with these conditions.
 pub(crate) fn fields(legend: &str, fields: &[Field], asked: &Asked) -> Markup {
     html! {
         fieldset {

@@ -99,7 +99,6 @@ pub fn run(passwd: &Passwd, print: impl Fn(&str) -> Result<(), String>) -> Resul
     print(&report).map(|()| ExitCode::SUCCESS)
 }
 
-/// The text of the users file; empty if `--create` makes a new one.
 fn read(passwd: &Passwd, path: &Path) -> Result<String, String> {
     let (shown, user) = (passwd.file.display(), &passwd.user);
     let text = match fs::read_to_string(path) {

@@ -12,14 +12,11 @@ use crate::foreign::{note_counted, take_counted};
 /// Sets of counters. If there are more threads, some share a set.
 const STRIPES: usize = 16;
 
-/// An event that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Hit,
     Miss,
-    /// The entry had to be revalidated.
     Stale,
-    /// The file was found unchanged.
     Unchanged,
     Evicted,
     TooLarge,
@@ -116,7 +113,6 @@ impl Tally {
     }
 }
 
-/// The index of this thread's set of counters.
 fn stripe() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! {

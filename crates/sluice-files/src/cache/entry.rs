@@ -28,7 +28,6 @@ const FILES_A_SHARD: u64 = 4;
 /// often.
 pub(super) type Entries = quick_cache::sync::Cache<Key, Arc<Cached>, Weigh, DefaultHashBuilder, Evictions>;
 
-/// Makes an empty map within the bounds of the settings.
 pub(super) fn entries(settings: &CacheSettings, tally: &Arc<Tally>) -> Entries {
     // The library takes the number of entries as an estimate only; the minimum weight enforces it.
     let count = settings.entries_max.max(1);
@@ -69,7 +68,6 @@ pub(crate) struct Cached {
     pub version: FileVersion,
     /// When the file was last known to have this version: milliseconds since the cache was made.
     checked_at: AtomicU64,
-    /// About how often it was sent without checking the file.
     hits: AtomicU64,
 }
 
@@ -101,7 +99,6 @@ pub(crate) struct FileVersion {
 }
 
 impl Cached {
-    /// The content of a version of a file.
     pub(crate) fn new(representation: Representation, content: Content, version: FileVersion) -> Cached {
         Cached {
             head: representation.whole_head(&content),
@@ -125,7 +122,6 @@ impl Cached {
         self.checked_at.load(Ordering::Relaxed)
     }
 
-    /// About how often it was sent without checking the file.
     pub(super) fn hits(&self) -> u64 {
         // Relaxed: the number stands for itself.
         self.hits.load(Ordering::Relaxed)
@@ -143,7 +139,6 @@ impl Cached {
 }
 
 impl FileVersion {
-    /// The version that `metadata` describes.
     pub(crate) fn of(metadata: &Metadata) -> FileVersion {
         FileVersion {
             device: metadata.dev(),
@@ -160,12 +155,10 @@ impl FileVersion {
 pub(crate) struct Key(pub DirectoryId, pub Box<str>);
 
 impl Key {
-    /// The key of `name` below `directory`.
     pub(crate) fn new(directory: &Directory, name: &str) -> Key {
         Key(directory.id(), name.into())
     }
 
-    /// The name of the file.
     pub(crate) fn file_name(&self) -> &str {
         self.1.split('\0').next().unwrap_or_default()
     }
@@ -193,7 +186,6 @@ impl Equivalent<Key> for BorrowedKey<'_> {
     }
 }
 
-/// Counts evicted entries.
 #[derive(Clone)]
 pub(super) struct Evictions(Arc<Tally>);
 

@@ -15,7 +15,6 @@ use crate::cache::entry::{Cached, FileVersion, Key};
 use crate::foreign::served_file::ServedFile;
 use crate::representation::Representation;
 
-/// A file to be read into the cache.
 pub(crate) struct Fill {
     cache: Arc<Cache>,
     key: Key,

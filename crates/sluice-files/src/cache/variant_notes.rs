@@ -13,7 +13,6 @@ pub(crate) struct VariantNotes {
     /// Low bits: precompressed variants that do not exist. High bits: the value of `Cached::checked_at` when that was found;
     /// after the file has been revalidated the note no longer counts.
     absent: AtomicU64,
-    /// Variants that would not be smaller than the file.
     incompressible: AtomicU8,
 }
 
@@ -43,7 +42,6 @@ impl VariantNotes {
         self.incompressible.load(Ordering::Relaxed) & (1 << encoding.index()) != 0
     }
 
-    /// Notes that compression does not make the file smaller.
     pub(crate) fn note_incompressible(&self, encoding: Encoding) {
         self.incompressible.fetch_or(1 << encoding.index(), Ordering::Relaxed);
     }

@@ -83,7 +83,6 @@ pub enum Links {
 pub struct Share(LookupShare);
 
 impl Share {
-    /// Nobody is known.
     pub(crate) const UNKNOWN: Share = Share(LookupShare::UNKNOWN);
 
     /// The share of what lies at `place` in a directory of this user. What root and the server's user have made are different shares, because they
@@ -171,7 +170,6 @@ fn mount_of(status: &Statx) -> Option<u64> {
     is_disk.then(|| hash_of((status.stx_mnt_id, status.stx_dev_major, status.stx_dev_minor)) | 1 << 63)
 }
 
-/// The owner and the identity of a directory or file.
 struct CachedStatus {
     user: u32,
     identity: (u32, u32, u64),
@@ -188,7 +186,6 @@ enum Cached {
 }
 
 impl Links {
-    /// The flags of open(2) that name a path.
     fn flags(self) -> OFlags {
         match self {
             Links::Followed => OFlags::PATH | OFlags::CLOEXEC,
@@ -197,7 +194,6 @@ impl Links {
     }
 }
 
-/// Looks up a path in the kernel's cache.
 fn cached(path: &Path, links: Links) -> io::Result<Cached> {
     match openat2(CWD, path, links.flags(), FileMode::empty(), ResolveFlags::CACHED) {
         Ok(named) => {
@@ -251,7 +247,6 @@ pub(crate) fn retry(call: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd
     opened
 }
 
-/// Whether the kernel has RESOLVE_CACHED (Linux 5.12).
 fn has_cached() -> bool {
     static HAS: LazyLock<bool> = LazyLock::new(|| {
         let flags = OFlags::PATH | OFlags::CLOEXEC;

@@ -193,7 +193,6 @@ pub fn make(
     Ok(Page { notes, ..page })
 }
 
-/// Reads a directory.
 struct Reader<'a> {
     directory: &'a Directory,
     /// The path of the listed directory below `directory`.
@@ -207,7 +206,6 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Notes that a name is left out.
     fn leave_out(&self, name: &str, why: impl FnOnce() -> String) {
         let mut notes = self.notes.borrow_mut();
         if self.is_watched && notes.len() < NOTES_MAX {

@@ -20,7 +20,6 @@ use sluice_settings::template::{Template, TemplateError};
 
 use super::{Contents, Entry, EntryType, ListingSite, Readme};
 
-/// The built-in template.
 static BUILT_IN: LazyLock<Template> = LazyLock::new(|| {
     let text = include_str!("listing.html");
     Template::parse(Path::new("listing.html"), text).expect("the built-in template, which a test renders")
@@ -38,7 +37,6 @@ pub struct ListingRequest {
     pub is_watched: bool,
 }
 
-/// The column by which entries are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     Name,
@@ -80,14 +78,12 @@ struct Values<'a> {
     readme: Option<ReadmeValues<'a>>,
 }
 
-/// A directory of the path; the names together are the path.
 #[derive(Serialize)]
 struct Crumb<'a> {
     name: Cow<'a, str>,
     link: String,
 }
 
-/// The heading of a column.
 #[derive(Serialize)]
 struct Heading {
     key: &'static str,
@@ -98,7 +94,6 @@ struct Heading {
     order: &'static str,
 }
 
-/// The variables of an entry.
 #[derive(Serialize)]
 struct Row<'a> {
     name: Cow<'a, str>,
@@ -113,7 +108,6 @@ struct Row<'a> {
     time: String,
 }
 
-/// The variables of a README.
 #[derive(Serialize)]
 struct ReadmeValues<'a> {
     name: Cow<'a, str>,
@@ -123,7 +117,6 @@ struct ReadmeValues<'a> {
     is_truncated: bool,
 }
 
-/// A listing as JSON.
 #[derive(Serialize)]
 struct Json<'a> {
     path: Cow<'a, str>,
@@ -131,7 +124,6 @@ struct Json<'a> {
     complete: bool,
 }
 
-/// An entry as JSON.
 #[derive(Serialize)]
 struct JsonEntry<'a> {
     name: Cow<'a, str>,

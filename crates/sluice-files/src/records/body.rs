@@ -27,7 +27,6 @@ pub(crate) struct RecordBody {
 }
 
 impl RecordBody {
-    /// The lines of the first `bytes` bytes of a file.
     pub(super) fn new(name: &str, file: Arc<ServedFile>, bytes: u64, format: RecordFormat) -> RecordBody {
         RecordBody {
             name: name.into(),

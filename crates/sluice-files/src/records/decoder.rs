@@ -29,18 +29,15 @@ const UNUSED: u16 = 0xffff;
 pub struct Decoder {
     format: RecordFormat,
     state: State,
-    /// Bytes of the file that were consumed.
     at: u64,
     /// The offset of the present record, including its length.
     record_at: u64,
     /// The present record has an odd size, so a padding byte follows.
     is_odd: bool,
-    /// The last byte of the present record is a newline.
     ends_line: bool,
     records: u64,
 }
 
-/// The meaning of the next byte.
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// The first byte of a record or of its length.
@@ -51,7 +48,6 @@ enum State {
     Record { control: usize, data: usize },
     /// The byte after a record of odd size.
     Padding,
-    /// A byte in the unused rest of a block.
     Unused,
 }
 

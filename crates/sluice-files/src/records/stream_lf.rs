@@ -29,7 +29,6 @@ use crate::records::decoder::{Decoder, Malformed};
 /// The suffix that is added to the name of a file to name its original.
 pub const ORIGINAL_SUFFIX: &str = ".orig";
 
-/// Bytes that are read at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// A rewritten file.

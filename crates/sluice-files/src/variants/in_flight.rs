@@ -17,15 +17,12 @@ pub(crate) type Outcome = Option<Arc<Cached>>;
 /// A variant that is being compressed: nothing until the compression has ended.
 pub(crate) type Awaited = watch::Receiver<Option<Outcome>>;
 
-/// The compressions in progress.
 #[derive(Default)]
 pub(crate) struct InFlight(Mutex<HashMap<Key, Awaited>>);
 
-/// The result of [`InFlight::start`].
 pub(super) enum Started {
     /// By this request, which must run the compression.
     Now(Awaited),
-    /// By an earlier request.
     Earlier(Awaited),
     /// The compression has ended in the meantime.
     Finished(Arc<Cached>),
@@ -51,12 +48,10 @@ impl InFlight {
         Started::Now(variant)
     }
 
-    /// Removes a compression that has ended.
     pub(super) fn finish(&self, key: &Key) {
         self.lock().remove(key);
     }
 
-    /// The number of compressions in progress.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.lock().len()

@@ -33,16 +33,13 @@ const AWAITED_BYTES_MAX: u64 = 1 << 20;
 /// Compressions that run at once, for all workers together, because each keeps a processor busy.
 static PERMITS: Semaphore = Semaphore::const_new(4);
 
-/// A variant that a client would get.
 pub(super) struct Task<'a> {
     pub cache: &'a FileCache,
     pub original: Planning<'a>,
     pub encoding: Encoding,
 }
 
-/// How a request gets a variant.
 pub(super) enum Planned {
-    /// The variant is in the cache.
     Ready(Arc<Cached>),
     /// The file is compressed once the file is sent.
     Compress(Box<Compression>),
@@ -58,9 +55,7 @@ pub(crate) struct Compression {
     key: Key,
     /// The file, if it is in the cache already; otherwise it is what was read for the request.
     original: Option<Arc<Cached>>,
-    /// The size of the file.
     bytes: u64,
-    /// The representation of the variant.
     representation: Representation,
     encoding: Encoding,
 }
@@ -102,12 +97,10 @@ impl Compression {
         self.bytes <= AWAITED_BYTES_MAX
     }
 
-    /// Whether the file is not in the cache yet.
     pub(super) fn is_unread(&self) -> bool {
         self.original.is_none()
     }
 
-    /// The name of the file.
     pub(crate) fn file_name(&self) -> &str {
         self.key.file_name()
     }
@@ -149,16 +142,13 @@ impl Compression {
     }
 }
 
-/// The name of a variant in the cache.
 fn variant_name(name: &str, encoding: Encoding) -> String {
     format!("{name}\0{encoding}")
 }
 
 /// The file from which a variant would be made, as the lookup knows it.
 pub(super) enum Planning<'a> {
-    /// In memory.
     Cached(&'a Arc<Cached>),
-    /// To be read into the cache.
     Unread(FileVersion),
     /// Read while it is sent; its size.
     NotKept(u64),
@@ -221,9 +211,7 @@ impl<'a> Planning<'a> {
     }
 }
 
-/// The file from which a variant is made.
 pub(crate) enum Original {
-    /// In memory.
     Cached(Arc<Cached>),
     /// Being read into the cache.
     Open(Arc<ServedFile>, FileVersion),

@@ -12,7 +12,6 @@ use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 /// Time that is saved while nothing is compressed, in minutes: enough to compress the files of a large site once after the start.
 const SAVED_MINUTES: u32 = 10;
 
-/// The time between two lines that say that the time is used up.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The time that is left. Each minute adds some, up to the time of `SAVED_MINUTES`.

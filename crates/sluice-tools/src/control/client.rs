@@ -26,7 +26,6 @@ const SYSTEM_CONFIGURATION: &str = "/etc/sluice/sluice.toml";
 /// How long a server may take to answer: a reload opens all directories and certificates.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The bytes of an answer at most.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
 const HELP: &str = "\
@@ -107,7 +106,6 @@ pub(crate) fn ask(
     exchange(&mut BufReader::new(stream), command).map_err(|error| format!("{}: {error}", socket.display()))
 }
 
-/// The server that a command is for.
 fn find(server: Option<&str>) -> Result<(PathBuf, UnixStream), String> {
     let directory = place::directory();
     let Some(text) = server else {
@@ -143,7 +141,6 @@ fn running(directory: &Path) -> Result<Vec<Running>, String> {
     Ok(running)
 }
 
-/// The server with a process id.
 fn of_pid(directory: &Path, pid: u32) -> Result<(PathBuf, UnixStream), String> {
     // A server with `control` in its configuration has its socket elsewhere, so a wrong directory is no reason to give up.
     let mut others = Vec::new();

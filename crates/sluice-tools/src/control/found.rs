@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use sluice_report::command::ServerReport;
 
-/// A server that this user runs.
 pub(super) struct Running {
     pub(super) pid: u32,
     pub(super) socket: PathBuf,

@@ -8,7 +8,6 @@ use sluice_report::scripts::{Phase, Pool};
 use sluice_report::status::{CacheStatus, CertificateStatus};
 use sluice_report::text::{self, counted, number};
 
-/// The state, a line for each subject.
 pub(super) fn render(state: &ServerReport) -> String {
     let status = &state.status;
     let (connections, requests, processes) = (&status.connections, &status.requests, &status.processes);
@@ -172,7 +171,6 @@ fn pool_line(pool: &Pool, all: &[Pool]) -> String {
     )
 }
 
-/// The counts of responses that are not 0.
 fn responses(state: &ServerReport) -> String {
     let requests = &state.status.requests;
     let classes = (1..)

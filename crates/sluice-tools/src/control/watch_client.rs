@@ -21,7 +21,6 @@ use super::client::{ServerOptions, exchange};
 use super::watching::{WatchFormat, Watching};
 use super::waterfall::Waterfall;
 
-/// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
 /// The flag of open(2) that refuses to follow a symbolic link.
@@ -109,10 +108,8 @@ pub struct WatchOptions {
     server: ServerOptions,
 }
 
-/// The name and the value of an option.
 type Given = (&'static str, String);
 
-/// Checks the value of an option.
 fn option(name: &'static str) -> impl Fn(&str) -> Result<Given, String> + Clone + Send + Sync + 'static {
     move |value| {
         if value.is_empty() {
@@ -123,7 +120,6 @@ fn option(name: &'static str) -> impl Fn(&str) -> Result<Given, String> + Clone 
     }
 }
 
-/// The help with the list of items.
 fn long_help() -> String {
     let mut text = format!("{HELP}\n\nItems:\n");
     for item in Item::ALL {
@@ -216,17 +212,14 @@ pub fn run(options: &WatchOptions, caller: Caller) -> Result<ExitCode, String> {
 
 /// Why nothing more is copied.
 enum End {
-    /// The server said why.
     Said(WatchEnd),
     /// The server closed the connection without a word.
     Closed,
-    /// The time is over.
     Time,
     /// Nobody reads standard output any more (`| head`).
     OutputClosed,
 }
 
-/// Copies whole lines as they come.
 fn copy(
     mut stream: BufReader<UnixStream>,
     output: &mut Output,
@@ -362,7 +355,6 @@ fn for_terminal(lines: &[u8], format: WatchFormat) -> Vec<u8> {
     shown.into_bytes()
 }
 
-/// Where the lines go.
 enum Output {
     Standard,
     File { file: File, path: PathBuf, bytes: u64 },

@@ -23,10 +23,8 @@ const COLUMNS_USED: std::ops::RangeInclusive<usize> = 40..=160;
 /// Columns before a picture.
 const INDENT: usize = 3;
 
-/// Columns of the name of a phase.
 const NAME_COLUMNS: usize = 11;
 
-/// Columns of a time.
 const TIME_COLUMNS: usize = 15;
 
 /// Columns of a description, and the fewest of the whole line with which it is shown.
@@ -36,7 +34,6 @@ const WIDE_COLUMNS: usize = 110;
 /// Requests whose heads are kept until their times come.
 const HEADS_MAX: usize = 4096;
 
-/// The characters of bars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     /// Blocks, to an eighth of a column.
@@ -61,7 +58,6 @@ impl Style {
     }
 }
 
-/// Draws the pictures.
 pub(super) struct Waterfall {
     columns: usize,
     style: Style,
@@ -111,7 +107,6 @@ fn after_word(text: &str) -> &str {
 }
 
 impl Waterfall {
-    /// Pictures for the terminal, or of 80 columns.
     pub(super) fn new() -> Waterfall {
         let variable = |name: &str| std::env::var(name).ok();
         let terminal = rustix::termios::tcgetwinsize(io::stdout()).ok();
@@ -221,7 +216,6 @@ impl Waterfall {
 
     /// A bar from `begin` to `end` of `total`, microseconds, in so many columns. Every bar can be seen, however short the time.
     fn bar(&self, begin: u64, end: u64, total: u64, columns: usize) -> String {
-        /// Parts of a column.
         const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
         let eighths = |at: u64| {
             let all = columns as u128 * 8;

@@ -13,7 +13,6 @@ use sluice_settings::{ListenAddress, notation};
 use super::Program;
 use crate::workout::{Plan, Workout, measure};
 
-/// Connections of the client.
 const CONNECTIONS: usize = 10;
 
 /// Bytes of one calculation.
@@ -71,7 +70,6 @@ pub(super) fn exercise(name: &str, unit: &str, samples: &[f64]) -> Exercise {
     }
 }
 
-/// Megabytes of SHA-256 a second.
 fn hash(time: Duration) -> Result<f64, String> {
     let suite = TLS13_AES_128_GCM_SHA256.tls13().ok_or("TLS: no SHA-256")?;
     let block: Vec<u8> = (0..=u8::MAX).cycle().take(BLOCK_BYTES).collect();
@@ -96,7 +94,6 @@ fn rate(address: &ListenAddress, path: &str, time: Duration) -> Result<f64, Stri
     }
 }
 
-/// Writes the file and the script.
 fn write(directory: &Path) -> std::io::Result<()> {
     let programs = directory.join("site/cgi-bin");
     fs::create_dir_all(&programs)?;

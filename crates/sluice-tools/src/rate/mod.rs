@@ -83,7 +83,6 @@ pub fn run(arguments: &Rate, program: &dyn Program, print: fn(&str) -> Result<()
     Ok(())
 }
 
-/// The table of ratings.
 fn render(exercises: &[Exercise], arguments: &Rate) -> String {
     let mut out = format!("{:<12}{:>12}{:>12}{:>12}\n", "rating", "average", "minimum", "maximum");
     for row in exercises {

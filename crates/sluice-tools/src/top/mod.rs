@@ -128,7 +128,6 @@ fn run_until_quit(
     }
 }
 
-/// The effect of a key, besides a change of the model.
 enum Effect {
     None,
     Quit,

@@ -11,10 +11,8 @@ use sluice_report::scripts::{Pool, ProcessReport, ProcessRequest};
 
 use super::poller::News;
 
-/// How long a message is shown.
 const MESSAGE_TIME: Duration = Duration::from_secs(8);
 
-/// Characters of the filter at most.
 const FILTER_CHARACTERS_MAX: usize = 60;
 
 /// The state and the requests of a server at one moment.
@@ -36,7 +34,6 @@ impl Snapshot {
     }
 }
 
-/// One of the two lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Pane {
     #[default]
@@ -44,7 +41,6 @@ pub(super) enum Pane {
     Processes,
 }
 
-/// The order of the requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RequestOrder {
     #[default]
@@ -55,7 +51,6 @@ pub(super) enum RequestOrder {
     Target,
 }
 
-/// The order of the processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ProcessOrder {
     #[default]
@@ -67,7 +62,6 @@ pub(super) enum ProcessOrder {
     Script,
 }
 
-/// Rates between the last two snapshots.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Rates {
     /// `None` until there are two snapshots.
@@ -77,7 +71,6 @@ pub(super) struct Rates {
     processors: HashMap<i32, f64>,
 }
 
-/// A process with its pool.
 #[derive(Clone, Copy)]
 pub(super) struct ProcessLine<'a> {
     pub pool: &'a Pool,
@@ -93,7 +86,6 @@ impl ProcessLine<'_> {
     }
 }
 
-/// The data of the screen, and the user's choices.
 #[derive(Default)]
 pub(super) struct Model {
     pub snapshot: Option<Snapshot>,
@@ -117,7 +109,6 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Creates a model without a snapshot.
     pub(super) fn new(filter: String) -> Model {
         Model {
             filter,
@@ -141,7 +132,6 @@ impl Model {
             .take_if(|(_, since)| now.duration_since(*since) > MESSAGE_TIME);
     }
 
-    /// Shows a snapshot.
     pub(super) fn take(&mut self, snapshot: Snapshot, now: Instant) {
         self.rates = match (&self.snapshot, self.taken) {
             (Some(before), Some(taken)) if before.state.pid == snapshot.state.pid => {
@@ -154,7 +144,6 @@ impl Model {
         self.select_by(0);
     }
 
-    /// The requests, filtered and in order.
     pub(super) fn requests(&self) -> Vec<&ActiveRequest> {
         let requests = self.snapshot.iter().flat_map(|snapshot| &snapshot.requests.requests);
         let mut requests: Vec<_> = requests.filter(|request| self.shows_request(request)).collect();
@@ -172,7 +161,6 @@ impl Model {
         requests
     }
 
-    /// The processes, filtered and in order.
     pub(super) fn processes(&self) -> Vec<ProcessLine<'_>> {
         let pools = self.snapshot.iter().flat_map(|snapshot| &snapshot.state.scripts.pools);
         let lines = pools.flat_map(|pool| {
@@ -290,7 +278,6 @@ impl Model {
         self.selected = 0;
     }
 
-    /// Ends the editing with this filter.
     pub(super) fn end_editing(&mut self, filter: String) {
         self.filter = filter;
         self.is_editing = false;
@@ -322,7 +309,6 @@ impl Model {
         })
     }
 
-    /// The request of the chosen process.
     fn request_of_process(&self) -> Option<&ProcessRequest> {
         self.processes().get(self.selected)?.process.request.as_ref()
     }
@@ -335,7 +321,6 @@ impl Model {
         }
     }
 
-    /// Asks whether the script of the chosen line is to be retired.
     pub(super) fn ask_to_retire(&mut self) {
         match self.selected_script() {
             Some(script) => self.question = Some(Command::Retire { script }),
@@ -343,7 +328,6 @@ impl Model {
         }
     }
 
-    /// Asks whether the chosen request is to be ended.
     pub(super) fn ask_to_end(&mut self) {
         match self.selected_request() {
             Some(id) => self.question = Some(Command::End { id }),
@@ -355,7 +339,6 @@ impl Model {
         self.message.as_ref().map(|(text, _)| text.as_str())
     }
 
-    /// Shows a message for a while.
     pub(super) fn say(&mut self, text: String) {
         self.message = Some((text, self.taken.unwrap_or_else(Instant::now)));
     }

@@ -9,9 +9,7 @@ use crate::control::Caller;
 use crate::control::client::{ServerOptions, ask};
 use crate::top::model::Snapshot;
 
-/// News from the server.
 pub(super) enum News {
-    /// The present state and requests.
     Snapshot(Box<Snapshot>),
     /// The answer to a command, or why there is none.
     Message(String),
@@ -40,7 +38,6 @@ impl Poller {
         self.news.try_recv().ok()
     }
 
-    /// Gives a command.
     pub(super) fn command(&self, command: Command) {
         let _ = self.commands.send(command);
     }

@@ -29,7 +29,6 @@ pub(super) struct Screen {
     signal: Arc<AtomicU8>,
 }
 
-/// An event at the terminal.
 pub(super) enum Input {
     /// There is no input, or the size has changed.
     None,
@@ -171,7 +170,6 @@ fn watch_terminal() {
     }
 }
 
-/// Whether the terminal was closed.
 fn is_gone() -> bool {
     let input = std::io::stdin();
     let mut polled = [PollFd::new(&input, PollFlags::empty())];

@@ -24,7 +24,6 @@ const TEXT_COLUMNS_MAX: u16 = 300;
 /// Rows of a list that is printed at most.
 const TEXT_ROWS_MAX: u16 = 1000;
 
-/// Draws the model.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     let processes = u16::try_from(model.processes().len()).unwrap_or(u16::MAX);
     let height = frame.area().height;

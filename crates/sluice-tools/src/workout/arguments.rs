@@ -26,7 +26,6 @@ Examples:
 /// Connections at most: each one is a descriptor here and one in the server.
 const CONNECTIONS_MAX: u64 = 10_000;
 
-/// Threads at most.
 const THREADS_MAX: u64 = 256;
 
 /// `sluice workout`.

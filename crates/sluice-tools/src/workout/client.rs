@@ -24,7 +24,6 @@ use tokio_rustls::TlsConnector;
 
 use super::turns::InTurns;
 
-/// The version of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
@@ -50,7 +49,6 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// Where the server listens.
 #[derive(Clone, Debug)]
 pub(super) enum Address {
     Tcp(SocketAddr),
@@ -80,11 +78,8 @@ pub(super) enum Failure {
     Connect(String),
     /// No agreement on TLS, with a hint.
     Tls(String),
-    /// The connection was closed before the request was sent.
     NotSent,
-    /// The server closed the connection before its reply began.
     NoReply,
-    /// The server closed the connection in the middle of its reply.
     Truncated,
     /// No complete reply within this time.
     TimedOut(Duration),
@@ -144,7 +139,6 @@ fn is_reset(error: &hyper::Error) -> bool {
     false
 }
 
-/// The error and its causes, in one line.
 fn with_cause(error: &hyper::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
@@ -155,7 +149,6 @@ fn with_cause(error: &hyper::Error) -> String {
     text
 }
 
-/// The target of a connection, and its protocols.
 #[derive(Clone, Debug)]
 pub(super) struct Endpoint {
     pub(super) address: Address,

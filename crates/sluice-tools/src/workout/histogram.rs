@@ -8,7 +8,6 @@ const STEPS: u64 = 64;
 /// Powers of two above `STEPS`: up to 2^46 ns, 19 hours, far more than the longest time-out.
 const POWERS: u64 = 40;
 
-/// Counts of durations.
 #[derive(Clone, Debug)]
 pub(super) struct Histogram {
     counts: Vec<u64>,
@@ -51,7 +50,6 @@ impl Histogram {
         self.longest_ns = self.longest_ns.max(other.longest_ns);
     }
 
-    /// The number of durations.
     pub(super) fn count(&self) -> u64 {
         self.count
     }

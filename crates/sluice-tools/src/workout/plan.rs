@@ -19,7 +19,6 @@ const FRAMING: [HeaderName; 5] = [CONNECTION, CONTENT_LENGTH, TE, TRANSFER_ENCOD
 /// The name by which the client introduces itself.
 const OWN_NAME: HeaderValue = HeaderValue::from_static(concat!("sluice-workout/", env!("CARGO_PKG_VERSION")));
 
-/// A run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(super) options: Workout,
@@ -107,7 +106,6 @@ fn method(options: &Workout) -> Result<Method, String> {
     }
 }
 
-/// The fields of the command line.
 fn fields(lines: &[String]) -> Result<HeaderMap, String> {
     let mut fields = HeaderMap::new();
     for line in lines {

@@ -16,7 +16,6 @@ const BUSY_PER_CENT: f64 = 85.0;
 /// The shares of replies whose latency is shown, in thousandths.
 const PERCENTILES: [(u64, &str); 4] = [(500, "50 %"), (900, "90 %"), (990, "99 %"), (999, "99.9 %")];
 
-/// Renders the report.
 pub(crate) fn render(measured: &Measured) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.

@@ -30,7 +30,6 @@ const CONNECT_FAILURES_MAX: u32 = 12;
 /// The wait after the first failure to connect.
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 
-/// The result of a run.
 pub(crate) struct Measured {
     pub(super) plan: Plan,
     pub(super) address: Address,
@@ -58,12 +57,10 @@ impl Measured {
     }
 }
 
-/// The state that the tasks of all threads share.
 struct Shared {
     plan: Plan,
     endpoint: Endpoint,
     references: Vec<Reference>,
-    /// The number of the next request.
     next: AtomicU64,
     /// The start of the clock.
     begin: Instant,
@@ -309,11 +306,9 @@ struct Task {
     connection: Option<Connection>,
 }
 
-/// How an exchange ended.
 enum Outcome {
     /// The reply is complete; how it differs from the first one.
     Complete { difference: Option<String>, bytes: u64 },
-    /// Broken off on purpose.
     Broken { bytes: u64 },
 }
 

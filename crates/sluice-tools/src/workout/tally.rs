@@ -8,18 +8,14 @@ use super::histogram::Histogram;
 /// Kinds of differences and of failures that are listed; the others are counted together.
 const KINDS_MAX: usize = 12;
 
-/// Counts of a run, or of a part of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     /// The times of complete replies, whether or not they were the same as the first one.
     pub(super) latencies: Histogram,
-    /// Complete replies by path.
     pub(super) replies: Vec<u64>,
     /// Bytes of bodies, also of those that were broken off.
     pub(super) bytes: u64,
-    /// Connections opened.
     pub(super) opened: u64,
-    /// Replies broken off on purpose.
     pub(super) broken: u64,
     /// Replies that differ from the first one.
     pub(super) differences: Kinds,
@@ -47,7 +43,6 @@ impl Tally {
         self.replies[path] += 1;
     }
 
-    /// Adds the counts of another thread.
     pub(super) fn add(&mut self, other: &Tally) {
         self.latencies.add(&other.latencies);
         for (count, more) in self.replies.iter_mut().zip(&other.replies) {
@@ -91,7 +86,6 @@ impl Kinds {
         self.others += other.others;
     }
 
-    /// The sum of all kinds.
     pub(super) fn total(&self) -> u64 {
         self.counts.values().sum::<u64>() + self.others
     }

@@ -20,14 +20,12 @@ const SYSTEM_AUTHORITIES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// The certificates that are accepted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trust<'a> {
     /// Certificates of the system's authorities, or of those in the file that SSL_CERT_FILE names.
     System,
     /// Certificates of the authorities in this PEM file.
     File(&'a Path),
-    /// Any.
     Anything,
 }
 
@@ -52,7 +50,6 @@ pub(super) fn configuration(trust: Trust<'_>, protocol: Protocol) -> Result<Arc<
     Ok(Arc::new(client))
 }
 
-/// The file of the system's authorities.
 fn system_file() -> Result<PathBuf, String> {
     if let Some(file) = std::env::var_os("SSL_CERT_FILE").filter(|file| !file.is_empty()) {
         return Ok(file.into());
