@@ -5,7 +5,7 @@
 //! bob:$2y$10$…                              editors: ann
 //! ```
 //! Empty lines and lines that begin with `#` are skipped, as in Apache. A file with a mistake is refused as a whole: a user who cannot
-//! log in because of one line would be noticed later than a message at the start. Not here: reading files again (`store`).
+//! log in because of one line would be noticed later than a message at the start.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! The file cache: content and header fields of requested files, shared by all workers.
 //!
-//! Here: lookups, freshness, and which files are admitted. An entry is fresh for `revalidate_after`. After that the file is
+//! An entry is fresh for `revalidate_after`. After that the file is
 //! opened again, under all rules of its directory, and its metadata are compared; it is read again only if it has changed.
 
 pub(crate) mod content;

@@ -1,6 +1,4 @@
 //! The events of files that WATCH shows (item `cache`), as texts for the tracer of their exchange.
-//!
-//! Here: their item and module, and their wording where several files share it. Not here: who is shown them (`sluice_watch`).
 
 use http::{Response, StatusCode, header};
 use sluice_http::body::ResponseBody;

@@ -9,7 +9,6 @@
 //! event loop                      thread that may be lost
 //! here(no answers, decide) ─ left ─▶ noting(decide) ─ answers ─▶ here(answers, decide)
 //! ```
-//! Here: what a thread may do, and answers. Not here: which file systems are local (`file_system`), files that must be closed elsewhere (`served_file`).
 
 pub(crate) mod file_system;
 pub(crate) mod served_file;

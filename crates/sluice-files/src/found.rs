@@ -1,6 +1,4 @@
 //! The result of looking up a name: a file in memory, an open file, a record file, a variant of one, or no file.
-//!
-//! Not here: the lookup (`lookup`), and the response that is made of the result (`response`).
 
 use std::fs::Metadata;
 use std::io::{self, ErrorKind};

@@ -1,8 +1,6 @@
 //! Requests for files: from a path below a directory to the representation that the client gets.
 //!
-//! The name is looked up in the cache, or the file is opened. Nothing is read: what the cache has to do is noted in the result. Not here: which files
-//! may be opened (`directory`), for how long content is kept (`cache`), the work for the cache (`cache_work`), record files (`records`), selecting a variant (`variants`), the response (`response`), and index
-//! pages and listings of a directory (sluice-server and `listing`).
+//! The name is looked up in the cache, or the file is opened. Nothing is read: what the cache has to do is noted in the result.
 
 use std::fs::Metadata;
 use std::sync::Arc;

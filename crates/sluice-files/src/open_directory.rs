@@ -1,6 +1,4 @@
 //! A directory that is open: opening below it, in its own file system and elsewhere, and the directories in it that are private.
-//!
-//! Not here: which files may be served (`directory`), symbolic links that leave it (`links`).
 
 use std::io;
 use std::os::fd::OwnedFd;

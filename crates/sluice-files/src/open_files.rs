@@ -3,7 +3,6 @@
 //! A connection sends one file in HTTP/1.1, but up to 128 in HTTP/2, for as long as its client is slow. Without a bound few
 //! clients could take all descriptors of the process. So a body that is read while it is sent ([`Sent`]) needs a permit.
 //! So does one that is open while its request waits at the gate. Files that are in the cache, or are read at once, need none. The bound is one of the process, as the descriptors are.
-//! Not here: how many descriptors there are for files (`descriptors` of sluice-server).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! How many bytes of a file are read at once for a client: more for one that takes them fast.
 //!
 //! With small chunks a fast client sleeps after each, and to wake it takes the worker longer than to copy. A slow one would keep large chunks in memory for
-//! long. Not here: reading (`body`), and the chunks that the connection allows (sluice-net, `outgoing`).
+//! long.
 
 use std::cell::Cell;
 use std::time::Duration;

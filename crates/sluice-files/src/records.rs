@@ -1,8 +1,6 @@
 //! VMS record files: sent as lines, which are made while they are sent or come from the cache.
 //!
-//! Here: how the record files of a route are opened ([`Records`]). Not here: the conversion to lines (`decoder`), a body that
-//! is converted while it is sent (`body`), and rewriting a file (`stream_lf`). A file beside which its original lies was
-//! rewritten, and is sent as any other file.
+//! A file beside which its original lies was rewritten (`stream_lf`), and is sent as any other file.
 
 mod attempts;
 pub(crate) mod body;

@@ -1,8 +1,8 @@
 //! Files that a script names in its reply: X-Sendfile, as in Apache's mod_xsendfile and lighttpd, and X-Accel-Redirect, as in
 //! nginx.
 //!
-//! The script decides that the client may have the file, and the server sends it. Here: which file a reply names, among those
-//! that the route of the script declares (`send_files`), and joining the heads of the script and of the file.
+//! The script decides that the client may have the file, and the server sends it. It must be one of those
+//! that the route of the script declares (`send_files`).
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;

@@ -1,6 +1,6 @@
 //! The variants of a file: compressed files beside it, and variants that the server compresses.
 //!
-//! Here: selecting the variant for a request. A precompressed variant (`NAME.gz`) is opened as any file. A variant that the
+//! A precompressed variant (`NAME.gz`) is opened as any file. A variant that the
 //! server compresses has its own entry in the cache; it is only sent while it was made from the present version of the file.
 //!
 //! ```text

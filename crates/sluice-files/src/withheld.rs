@@ -1,8 +1,7 @@
 //! Files that are never sent because of what they are: logs, configuration files, keys.
 //!
-//! Here: which files these are, by path and by identity, so that no other path leads to them: no link, no second mount, no other
-//! case of letters on a file system that ignores case. Not here: files that are withheld because of their names, and the check
-//! when a file is opened (`directory`).
+//! They are known by path and by identity, so that no other path leads to them: no link, no second mount, no other
+//! case of letters on a file system that ignores case.
 
 use std::fs::{self, File, Metadata};
 use std::io;

@@ -1,6 +1,4 @@
 //! The metrics of each script, by the site and the mode of its route. Bounded in number: further scripts of a site and a mode are one.
-//!
-//! Not here: the format, and the metrics of the server (`metrics`).
 
 use std::collections::BTreeMap;
 

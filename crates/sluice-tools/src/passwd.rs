@@ -1,6 +1,4 @@
 //! `sluice passwd`: sets, removes and verifies the passwords of a users file.
-//!
-//! Here: the command, the terminal, and the replacement of the file. Not here: the format of the file and the hashes (`sluice_access`).
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufRead, IsTerminal, Read, Write};

@@ -1,6 +1,4 @@
 //! Entries of the file cache, their keys, and the policy of the library that holds them.
-//!
-//! Not here: when an entry is fresh and which files are admitted (`cache`).
 
 use std::fs::Metadata;
 use std::hash::{Hash, Hasher};

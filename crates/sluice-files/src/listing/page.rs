@@ -1,6 +1,6 @@
 //! The text of a listing: an HTML page from the built-in template or the site's, or JSON.
 //!
-//! Here: the order of entries, and their names, links, sizes and dates. All links are relative, so that they are valid behind
+//! All links are relative, so that they are valid behind
 //! a proxy that serves the site below another path; `./` before a name prevents that a colon in it makes it a scheme (RFC 3986
 //! §4.2).
 

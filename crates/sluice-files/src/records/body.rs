@@ -1,6 +1,4 @@
 //! The body of a record file that is converted to lines while it is sent.
-//!
-//! Not here: the conversion (`decoder`), and which record files are sent this way (`records`).
 
 use std::io;
 use std::sync::Arc;

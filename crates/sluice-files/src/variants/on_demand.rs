@@ -1,7 +1,6 @@
 //! Compresses variants of files for the cache: in a blocking thread, once for all requests that want the variant.
 //!
-//! A request that wants a variant plans it; it is compressed once the file is to be sent (`cache_work`). Not here: whether a request gets
-//! a variant (`variants`), the table of compressions in progress (`in_flight`), and the compression itself (`encoding::encoder` of sluice-http).
+//! A request that wants a variant plans it; it is compressed once the file is to be sent (`cache_work`).
 
 use std::io;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! A variant that is evicted from the cache is compressed again at the next request for it. If the variants that are requested do not
 //! fit the cache, each request could so keep a thread busy for as long as a second. Files are sent uncompressed instead when the time
-//! is used up. Not here: the compression (`on_demand`).
+//! is used up.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

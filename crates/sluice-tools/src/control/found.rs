@@ -1,6 +1,4 @@
 //! Messages of a command about the servers that it has found, or has not: their processes, users and sockets.
-//!
-//! Not here: the choice of the server that a command is for (`client`).
 
 use std::fs;
 use std::io;

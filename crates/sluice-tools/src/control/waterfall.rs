@@ -6,7 +6,7 @@
 //!    process     ▏                                     2.118 ms
 //!    head        ██████████████████████████████████ 2010.938 ms
 //! ```
-//! Here: the events are found again in the lines that the server sends (`sluice_watch::Line`). Other lines are passed on unchanged.
+//! The events are found again in the lines that the server sends (`sluice_watch::Line`). Other lines are passed on unchanged.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

@@ -1,8 +1,7 @@
 //! `sluice rate`: describes this machine and rates it, as average, minimum and maximum of several samples.
 //!
 //! After WASD, whose author publishes the VUPs of a machine (an average with minimum and maximum) beside every measurement. The exercises
-//! are fixed, so that two ratings by the same version of the program can be compared. Not here: the description of the machine
-//! (`machine`), the exercises (`exercises`).
+//! are fixed, so that two ratings by the same version of the program can be compared.
 
 mod exercises;
 mod machine;

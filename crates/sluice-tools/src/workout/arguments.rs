@@ -1,4 +1,4 @@
-//! The command line of `sluice workout`. Not here: the run that its values make (`plan`).
+//! The command line of `sluice workout`.
 
 use std::path::PathBuf;
 use std::time::Duration;

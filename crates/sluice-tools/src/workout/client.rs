@@ -1,6 +1,4 @@
 //! One connection of the client: TCP or a unix socket, TLS if wanted, and a request on it.
-//!
-//! Not here: which request comes next, and what its reply is compared with (`run`, `reference`).
 
 use std::fmt;
 use std::io;
