@@ -194,10 +194,7 @@ impl Directory {
         })
     }
 
-    /// The metadata of a file that `open_below` would open, if another process did not hold a lease on it.
-    ///
-    /// # Errors
-    /// As of `open_below`.
+    /// The metadata of a file that `open_below` would open, if another process did not hold a lease on it; with the same errors.
     pub(crate) fn metadata_below(&self, relative: &str) -> io::Result<Metadata> {
         let open = || self.open_as(relative, OFlags::PATH).map_err(or_left);
         Ok(answered(Question::Metadata, self.id.0, relative, again, open)?.1)

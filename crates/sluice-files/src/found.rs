@@ -128,9 +128,6 @@ impl Stored {
     }
 
     /// A body that is read now if it is small and in the page cache.
-    ///
-    /// # Errors
-    /// As of `into_body`.
     pub(crate) fn read_small(self) -> Result<ResponseBody, Fault> {
         let small = match &self {
             Stored::File(body) if body.left() <= WHOLE_BYTES_MAX => body.read_now(),

@@ -57,9 +57,6 @@ pub struct ServerOptions {
 
 impl ServerOptions {
     /// Connects to its control socket. Returns the socket's path, too.
-    ///
-    /// # Errors
-    /// One line: no server was found, or it does not listen.
     pub(super) fn connect(&self, caller: Caller) -> Result<(PathBuf, UnixStream), String> {
         match &self.config {
             Some(file) => of_configuration(file, caller),
@@ -93,10 +90,7 @@ pub fn run(command: &Command, options: &CommandOptions, caller: Caller) -> Resul
     Ok(answer.ok)
 }
 
-/// Sends a command to a server. Returns the answer, and its text.
-///
-/// # Errors
-/// One line: no server was found, or it did not answer.
+/// Sends a command to a server. Returns the answer, and its text; errors as of `run`.
 pub(crate) fn ask(
     server: &ServerOptions,
     command: &Command,

@@ -29,9 +29,6 @@ const EXERCISES: [(&str, &str); 3] = [
 ];
 
 /// Runs every exercise this often, for this long each time.
-///
-/// # Errors
-/// One line: the server cannot be started, a request failed, or Ctrl-C.
 pub(super) fn run(samples: NonZeroUsize, time: Duration, program: &dyn Program) -> Result<Vec<Exercise>, String> {
     let directory = tempfile::Builder::new()
         .prefix("sluice-rate-")

@@ -22,10 +22,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// The snapshot in an answer.
-    ///
-    /// # Errors
-    /// The messages of an answer without a state.
+    /// The snapshot in an answer; the messages of one that has none.
     pub(super) fn of(answer: CommandResult) -> Result<Snapshot, String> {
         match (answer.state, answer.requests) {
             (Some(state), Some(requests)) => Ok(Snapshot { state, requests }),

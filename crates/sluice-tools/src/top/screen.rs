@@ -38,10 +38,7 @@ pub(super) enum Input {
 }
 
 impl Screen {
-    /// Takes the terminal.
-    ///
-    /// # Errors
-    /// One line: there is none, or it refuses.
+    /// Takes the terminal, unless there is none or it refuses.
     pub(super) fn open() -> Result<Screen, String> {
         if !stdout().is_terminal() || !std::io::stdin().is_terminal() {
             return Err("standard input and output must be a terminal; use --once or --json otherwise".to_owned());
@@ -69,9 +66,6 @@ impl Screen {
     }
 
     /// Waits for a key, no longer than this.
-    ///
-    /// # Errors
-    /// One line: the terminal is gone.
     pub(super) fn next(&mut self, limit: Duration) -> Result<Input, String> {
         end_if_gone();
         // `poll` never returns from a terminal that is closed meanwhile, so it does not wait; nor do keys that were read with an earlier one.
@@ -95,9 +89,6 @@ impl Screen {
     }
 
     /// Runs this program with other arguments on the usual screen, and comes back when it has ended.
-    ///
-    /// # Errors
-    /// One line: it cannot be started, or has failed.
     pub(super) fn run_aside(&mut self, arguments: &[OsString]) -> Result<(), String> {
         restore();
         let program = std::env::current_exe().map_err(failed);

@@ -103,9 +103,6 @@ pub(crate) enum Comparison {
 
 impl Workout {
     /// A command line with a URL, a number of connections and a time, and otherwise the usual values.
-    ///
-    /// # Errors
-    /// The URL begins with a minus, as an option does.
     pub(crate) fn for_time(url: &str, connections: usize, time: Duration) -> Result<Workout, String> {
         let line = Workout::augment_args(clap::Command::new("workout")).try_get_matches_from(["workout", url]);
         let usual = line.and_then(|matches| Workout::from_arg_matches(&matches));

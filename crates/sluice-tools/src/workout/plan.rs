@@ -30,10 +30,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Checks the command line, and reads the files that it names.
-    ///
-    /// # Errors
-    /// One line about a mistake; the user's to fix.
+    /// Checks the command line, and reads the files that it names. A mistake is the user's to fix.
     pub(crate) fn new(mut options: Workout) -> Result<Plan, String> {
         options.threads = options.threads.min(options.connections);
         let target = Target::parse(&options.urls, &options.path)?;

@@ -308,8 +308,13 @@ struct Task {
 
 enum Outcome {
     /// The reply is complete; how it differs from the first one.
-    Complete { difference: Option<String>, bytes: u64 },
-    Broken { bytes: u64 },
+    Complete {
+        difference: Option<String>,
+        bytes: u64,
+    },
+    Broken {
+        bytes: u64,
+    },
 }
 
 impl Task {

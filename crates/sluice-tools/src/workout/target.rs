@@ -23,9 +23,6 @@ pub(crate) struct Target {
 
 impl Target {
     /// Reads URLs, which must all name the same server, and further paths of it.
-    ///
-    /// # Errors
-    /// One line about the URL or path that is wrong.
     pub(super) fn parse(urls: &[String], paths: &[String]) -> Result<Target, String> {
         let mut target: Option<Target> = None;
         for url in urls {

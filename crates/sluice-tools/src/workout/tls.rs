@@ -30,9 +30,6 @@ pub(super) enum Trust<'a> {
 }
 
 /// The client's side of TLS 1.2 and 1.3. Connections resume sessions with tickets, as browsers do.
-///
-/// # Errors
-/// One line about a file of authorities; the user's to fix.
 pub(super) fn configuration(trust: Trust<'_>, protocol: Protocol) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
