@@ -1,7 +1,7 @@
 //! The file cache: content and header fields of requested files, shared by all workers.
 //!
-//! An entry is fresh for `revalidate_after`. After that the file is
-//! opened again, under all rules of its directory, and its metadata are compared; it is read again only if it has changed.
+//! An entry is fresh for `revalidate_after`. After that the file is opened again, under all rules of its directory, and its metadata are
+//! compared; it is read again only if it has changed.
 
 pub(crate) mod content;
 pub(crate) mod counters;
@@ -20,22 +20,29 @@ use sluice_http::conditions;
 use sluice_settings::{CacheSettings, CacheUse};
 
 use crate::cache::content::ContentStore;
-use crate::cache::counters::{CacheCounters, Event, Tally};
-use crate::cache::entry::{BorrowedKey, CacheEntry, Cached, Entries, Key, entries};
+pub use crate::cache::counters::CacheCounters;
+use crate::cache::counters::{Event, Tally};
+pub use crate::cache::entry::CacheEntry;
+use crate::cache::entry::{BorrowedKey, Cached, Entries, Key, entries};
 use crate::directory::Directory;
+use crate::variants::in_flight::InFlight;
+use crate::variants::time_budget::TimeBudget;
 
 /// One hit of so many is counted for its entry, and stands for all of them: if each were, all workers would write to the entry of a file that
 /// many ask for. A prime, so that requests in a regular order are all counted.
 const HITS_A_SAMPLE: u64 = 17;
 
-/// Files in memory, by directory and name.
-pub(crate) struct Cache {
+/// Files in memory, by directory and name, and the compressions in progress that will become entries. All workers share it.
+pub struct FileCache {
     entries: Entries,
     filling: Mutex<HashSet<Key>>,
     settings: CacheSettings,
     started: Instant,
-    pub(crate) tally: Arc<Tally>,
+    tally: Arc<Tally>,
     content: ContentStore,
+    pub(crate) in_flight: InFlight,
+    /// For compressing variants.
+    pub(crate) time: Arc<TimeBudget>,
 }
 
 /// Whether the next change of a file will show in its time of modification, because that is long enough ago.
@@ -44,39 +51,46 @@ pub(crate) fn has_reliable_mtime(metadata: &Metadata) -> bool {
     metadata.modified().is_ok_and(is_reliable)
 }
 
-impl Cache {
-    pub(crate) fn new(settings: &CacheSettings) -> Cache {
+impl FileCache {
+    /// An empty cache with these bounds.
+    pub fn new(settings: &CacheSettings) -> FileCache {
         let tally = Arc::default();
-        Cache {
+        FileCache {
             entries: entries(settings, &tally),
             filling: Mutex::default(),
             settings: settings.clone(),
             started: Instant::now(),
             tally,
             content: ContentStore::new(),
+            in_flight: InFlight::default(),
+            time: Arc::new(TimeBudget::new(settings.compression_time_per_minute)),
         }
     }
 
-    /// An empty cache with the bounds of this one that continues the counters of another one, or of this one. Files that are being read for
-    /// the other one do not get into it.
-    pub(crate) fn continuing(&self, replaced: &Cache) -> Cache {
+    /// An empty cache with the bounds of this one that continues the counters of another one, or of this one. Files that are being read or
+    /// compressed for the other one do not get into it.
+    #[must_use]
+    pub fn continuing(&self, replaced: &FileCache) -> FileCache {
         let tally = Arc::clone(&replaced.tally);
-        Cache {
+        FileCache {
             entries: entries(&self.settings, &tally),
             filling: Mutex::default(),
             settings: self.settings.clone(),
             started: self.started,
             tally,
             content: self.content.clone(),
+            in_flight: InFlight::default(),
+            time: Arc::clone(&self.time),
         }
     }
 
-    pub(crate) fn clear(&self) {
+    /// Removes all entries.
+    pub fn clear(&self) {
         self.entries.clear();
     }
 
     /// The counters up to now, and the number and size of the entries.
-    pub(crate) fn counters(&self) -> CacheCounters {
+    pub fn counters(&self) -> CacheCounters {
         let (mut files, mut bytes) = (0, 0);
         for (_, cached) in self.entries.iter() {
             files += 1;
@@ -85,7 +99,13 @@ impl Cache {
         self.tally.counters(files, bytes)
     }
 
-    pub(crate) fn list(&self) -> Vec<CacheEntry> {
+    /// Takes back what the last decision of the calling thread has counted, because it left a lookup (`foreign::here`), and will be repeated.
+    pub fn uncount_decision(&self) {
+        self.tally.uncount_decision();
+    }
+
+    /// All entries, in no order. Takes some milliseconds if there are many.
+    pub fn entries(&self) -> Vec<CacheEntry> {
         let now = self.now();
         let entry = |(key, cached): (Key, Arc<Cached>)| CacheEntry {
             directory: key.0,

@@ -14,7 +14,7 @@ use sluice_http::fault::Fault;
 use sluice_watch::Tracer;
 use tokio::time::timeout;
 
-use crate::cache::Cache;
+use crate::cache::FileCache;
 use crate::cache::entry::Cached;
 use crate::cache::fill::Fill;
 use crate::file_events::note;
@@ -162,7 +162,7 @@ pub(crate) fn read(fill: Box<Fill>, tracer: &Tracer) -> Option<Arc<Cached>> {
             note(tracer, || {
                 "read while it is sent, and into the cache in the background".into()
             });
-            fill.read_in_background(Cache::read);
+            fill.read_in_background(FileCache::read);
             None
         }
     }
@@ -170,6 +170,8 @@ pub(crate) fn read(fill: Box<Fill>, tracer: &Tracer) -> Option<Arc<Cached>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use std::fs::{self, File};
     use std::time::{Duration, SystemTime};
 
@@ -180,8 +182,8 @@ mod tests {
     use tokio::sync::watch;
 
     use super::PendingVariant;
+    use crate::cache::FileCache;
     use crate::directory::Directory;
-    use crate::file_cache::FileCache;
     use crate::lookup::{Files, PathForm};
     use crate::types::Types;
 
@@ -193,7 +195,7 @@ mod tests {
         let file = File::options().append(true).open(root.path().join("a.txt")).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(3600))
             .unwrap();
-        let cache = FileCache::new(&CacheSettings::default());
+        let cache = Arc::new(FileCache::new(&CacheSettings::default()));
         let files = Files {
             directory: &Directory::open(root.path()).unwrap(),
             records: None,

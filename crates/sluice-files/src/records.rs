@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use crate::body::{WHOLE_BYTES_MAX, read_at, read_cached, shrank};
 use crate::cache::entry::{Cached, FileVersion, Key};
 use crate::cache::fill::Fill;
-use crate::cache::{Cache, has_reliable_mtime};
+use crate::cache::{FileCache, has_reliable_mtime};
 use crate::file_events::note;
 use crate::foreign::has_left;
 use crate::foreign::served_file::ServedFile;
@@ -77,7 +77,7 @@ impl Records {
     }
 
     /// A record file that was opened for a request; none of it is read yet.
-    pub(crate) fn open(&self, mut opened: Opened<'_>, cache: Option<&Arc<Cache>>) -> RecordFile {
+    pub(crate) fn open(&self, mut opened: Opened<'_>, cache: Option<&Arc<FileCache>>) -> RecordFile {
         let rewrite = self.rewrite(&opened);
         let RecordSettings { format, convert } = self.settings;
         opened.representation = opened.representation.with_tag_suffix(format);

@@ -26,9 +26,9 @@ use sluice_settings::CacheUse;
 use sluice_settings::compression::Compression;
 use sluice_watch::Tracer;
 
+use crate::cache::FileCache;
 use crate::cache_work;
 use crate::directory::Directory;
-use crate::file_cache::FileCache;
 use crate::file_events::{self, response_text};
 use crate::found::{Found, Stored, not_found};
 use crate::lookup::Files;
@@ -173,7 +173,7 @@ impl SendDirectories {
 /// The settings of a site for files that its scripts name.
 pub struct SendContext<'a> {
     /// The file cache, if there is one.
-    pub cache: Option<&'a FileCache>,
+    pub cache: Option<&'a Arc<FileCache>>,
     /// Whether and for how long files are kept in it.
     pub cache_use: CacheUse,
     /// The media types by suffix.

@@ -163,7 +163,7 @@ impl Files<'_> {
         {
             return None;
         }
-        let original = Planning::of(found, work.file.as_deref(), &cache.cache)?;
+        let original = Planning::of(found, work.file.as_deref(), cache)?;
         if !(self.compression.least_bytes..=COMPRESSED_BYTES_MAX).contains(&original.bytes()) {
             return None;
         }
@@ -236,14 +236,16 @@ impl Files<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use std::fs::{self, File};
     use std::time::{Duration, SystemTime};
 
     use http::Method;
 
     use super::*;
+    use crate::cache::FileCache;
     use crate::directory::Directory;
-    use crate::file_cache::FileCache;
     use crate::types::Types;
     use sluice_http::body::ResponseBody;
     use sluice_settings::compression::Compression;
@@ -278,7 +280,7 @@ mod tests {
     #[tokio::test]
     async fn variant_is_compressed_of_an_entry_that_another_one_of_its_version_has_replaced() {
         let (_root, directory) = directory(&b"some text ".repeat(1000));
-        let cache = FileCache::new(&CacheSettings::default());
+        let cache = Arc::new(FileCache::new(&CacheSettings::default()));
         let files = Files {
             directory: &directory,
             records: None,
@@ -304,7 +306,7 @@ mod tests {
     #[tokio::test]
     async fn variant_is_compressed_once_for_all_requests_and_cached() {
         let (_root, directory) = directory(&b"some text ".repeat(1000));
-        let cache = FileCache::new(&CacheSettings::default());
+        let cache = Arc::new(FileCache::new(&CacheSettings::default()));
         let compression = Compression::new(&CompressionSettings::default());
         let files = Files {
             directory: &directory,
@@ -354,7 +356,7 @@ mod tests {
             state.to_be_bytes()[0]
         });
         let (_root, directory) = directory(&noise.take(10_000).collect::<Vec<_>>());
-        let cache = FileCache::new(&CacheSettings::default());
+        let cache = Arc::new(FileCache::new(&CacheSettings::default()));
         let compression = Compression::new(&CompressionSettings::default());
         let files = Files {
             directory: &directory,

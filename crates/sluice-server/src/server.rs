@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use rustls::server::ProducesTickets;
-use sluice_files::file_cache::CacheCounters;
+use sluice_files::cache::CacheCounters;
 use sluice_files::open_files;
 use sluice_http::request_id::IdSource;
 use sluice_launch::{RemoteLauncher, deadline};

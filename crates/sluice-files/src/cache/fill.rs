@@ -10,13 +10,13 @@ use sluice_launch::begin_elsewhere;
 use tokio::runtime::Handle;
 
 use crate::body::{WHOLE_BYTES_MAX, read_cached};
-use crate::cache::Cache;
+use crate::cache::FileCache;
 use crate::cache::entry::{Cached, FileVersion, Key};
 use crate::foreign::served_file::ServedFile;
 use crate::representation::Representation;
 
 pub(crate) struct Fill {
-    cache: Arc<Cache>,
+    cache: Arc<FileCache>,
     key: Key,
     pub file: Arc<ServedFile>,
     representation: Representation,
@@ -27,7 +27,7 @@ pub(crate) struct Fill {
 impl Fill {
     /// The version of `file` that `metadata` and `representation` describe.
     pub(crate) fn new(
-        cache: &Arc<Cache>,
+        cache: &Arc<FileCache>,
         key: Key,
         file: &Arc<ServedFile>,
         representation: &Representation,
@@ -68,7 +68,7 @@ impl Fill {
     /// reports it too.
     pub(crate) fn read_in_background(
         self,
-        read: impl FnOnce(&Cache, &File, u64) -> io::Result<Content> + Send + 'static,
+        read: impl FnOnce(&FileCache, &File, u64) -> io::Result<Content> + Send + 'static,
     ) {
         // Outside a runtime there are no blocking threads; the file is then not cached.
         let Ok(runtime) = Handle::try_current() else { return };
@@ -101,7 +101,7 @@ impl Fill {
     }
 }
 
-impl Cache {
+impl FileCache {
     pub(super) fn lock_filling(&self) -> MutexGuard<'_, HashSet<Key>> {
         self.filling.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,7 +109,7 @@ impl Cache {
 
 /// Marks a file as being read until it is dropped, also if the reading panics or never starts.
 struct FillGuard {
-    cache: Arc<Cache>,
+    cache: Arc<FileCache>,
     key: Key,
 }
 

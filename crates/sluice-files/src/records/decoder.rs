@@ -45,7 +45,10 @@ enum State {
     /// The second byte of a length, whose first byte is this.
     Length(u8),
     /// A byte of a record: the bytes of its control area and of its data that are missing, together at least one.
-    Record { control: usize, data: usize },
+    Record {
+        control: usize,
+        data: usize,
+    },
     /// The byte after a record of odd size.
     Padding,
     Unused,

@@ -13,16 +13,14 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
 
 use crate::body::read_part;
-use crate::cache::Cache;
+use crate::cache::FileCache;
 use crate::cache::entry::{Cached, FileVersion, Key};
 use crate::cache::fill::Fill;
 use crate::directory::Directory;
-use crate::file_cache::FileCache;
 use crate::foreign::served_file::ServedFile;
 use crate::found::Found;
 use crate::representation::Representation;
-use crate::variants::in_flight::{Awaited, InFlight, Outcome, Started};
-use crate::variants::time_budget::TimeBudget;
+use crate::variants::in_flight::{Awaited, Outcome, Started};
 
 /// The first request for a file of at most this size waits for the variant, so that it shows in a test with curl. Larger files
 /// are compressed in the background while the request gets the file as it is, because it would wait for longer than the
@@ -33,7 +31,7 @@ const AWAITED_BYTES_MAX: u64 = 1 << 20;
 static PERMITS: Semaphore = Semaphore::const_new(4);
 
 pub(super) struct Task<'a> {
-    pub cache: &'a FileCache,
+    pub cache: &'a Arc<FileCache>,
     pub original: Planning<'a>,
     pub encoding: Encoding,
 }
@@ -48,9 +46,7 @@ pub(super) enum Planned {
 
 /// A compression that begins once the file is to be sent.
 pub(crate) struct Compression {
-    cache: Arc<Cache>,
-    in_flight: Arc<InFlight>,
-    time: Arc<TimeBudget>,
+    cache: Arc<FileCache>,
     key: Key,
     /// The file, if it is in the cache already; otherwise it is what was read for the request.
     original: Option<Arc<Cached>>,
@@ -63,7 +59,7 @@ impl Task<'_> {
     /// Plans the variant of the file with this name: it is in the cache, or is to be compressed.
     pub(super) fn plan(self, directory: &Directory, name: &str, representation: &Representation) -> Planned {
         let Task {
-            cache: FileCache { cache, in_flight, time },
+            cache,
             original,
             encoding,
         } = self;
@@ -74,13 +70,11 @@ impl Task<'_> {
             return Planned::Ready(variant);
         }
         // Outside a runtime there are no blocking threads.
-        if Handle::try_current().is_err() || !original.is_kept(cache, directory, name) || !time.has_time() {
+        if Handle::try_current().is_err() || !original.is_kept(cache, directory, name) || !cache.time.has_time() {
             return Planned::Unavailable;
         }
         Planned::Compress(Box::new(Compression {
             cache: Arc::clone(cache),
-            in_flight: Arc::clone(in_flight),
-            time: Arc::clone(time),
             key: Key::new(directory, &variant_name),
             bytes: original.bytes(),
             original: original.into_cached(),
@@ -120,7 +114,7 @@ impl Compression {
             variant.filter(|variant| original.has_version_of(variant))
         };
         let (outcome, awaited) = watch::channel(None);
-        let awaited = match self.in_flight.start(&self.key, awaited, cached) {
+        let awaited = match self.cache.in_flight.start(&self.key, awaited, cached) {
             Started::Now(awaited) => {
                 let job = Job {
                     plan: self,
@@ -155,7 +149,7 @@ pub(super) enum Planning<'a> {
 
 impl<'a> Planning<'a> {
     /// The file that was found, if it is small enough for the cache.
-    pub(super) fn of(found: &'a Found, fill: Option<&Fill>, cache: &Cache) -> Option<Planning<'a>> {
+    pub(super) fn of(found: &'a Found, fill: Option<&Fill>, cache: &FileCache) -> Option<Planning<'a>> {
         match (found, fill) {
             (Found::Cached(cached), _) => Some(Planning::Cached(cached)),
             (Found::File(_), Some(fill)) => Some(Planning::Unread(fill.version)),
@@ -190,7 +184,7 @@ impl<'a> Planning<'a> {
     }
 
     /// Whether the file is in the cache or will be. Variants of other files are not kept.
-    fn is_kept(&self, cache: &Cache, directory: &Directory, name: &str) -> bool {
+    fn is_kept(&self, cache: &FileCache, directory: &Directory, name: &str) -> bool {
         match self {
             Planning::Cached(cached) => {
                 // Another worker may have read the same version at the same time: its entry has replaced this one.
@@ -251,12 +245,12 @@ impl Job {
 
     /// The variant, unless the time was used up while the job waited for its turn. The time is counted even if it is in vain.
     fn compress_in_time(&self) -> Outcome {
-        if !self.plan.time.has_time() {
+        if !self.plan.cache.time.has_time() {
             return None;
         }
         let begin = Instant::now();
         let compressed = self.compress();
-        self.plan.time.spend(begin.elapsed());
+        self.plan.cache.time.spend(begin.elapsed());
         compressed.unwrap_or_else(|error| {
             let name = self.plan.key.file_name();
             tracing::warn!("file {name:?}: not compressed: {error}");
@@ -297,6 +291,6 @@ impl Job {
 impl Drop for Job {
     /// The job has ended or will never run. The next request starts another one if the variant is not in the cache.
     fn drop(&mut self) {
-        self.plan.in_flight.finish(&self.plan.key);
+        self.plan.cache.in_flight.finish(&self.plan.key);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::uri::Scheme;
 use sluice_access::store::UserStore;
-use sluice_files::file_cache::FileCache;
+use sluice_files::cache::FileCache;
 use sluice_files::withheld::WithheldFiles;
 use sluice_http::fault::Misdirected;
 use sluice_http::host;
@@ -33,7 +33,7 @@ pub(crate) struct Config {
     unknown_hosts: UnknownHosts,
     pub limits: Limits,
     pub proxies: ProxySettings,
-    pub cache: Option<FileCache>,
+    pub cache: Option<Arc<FileCache>>,
     /// The counters of the limits on requests.
     pub limit_tables: Arc<LimitTables>,
     /// The users of the realms.
@@ -96,7 +96,7 @@ impl Config {
             unknown_hosts: settings.unknown_hosts.clone(),
             limits: settings.limits,
             proxies: settings.proxies.clone(),
-            cache: settings.cache.as_ref().map(FileCache::new),
+            cache: settings.cache.as_ref().map(FileCache::new).map(Arc::new),
             limit_tables: Arc::new(LimitTables::new(settings, None)),
             users: open_users(settings)?,
             agents: OwnAgents::open(settings)?,
@@ -116,6 +116,7 @@ impl Config {
 
     /// The same configuration with an empty cache. `None` if it has no cache.
     pub(crate) fn with_empty_cache(&self) -> Option<Config> {
+        let cache = self.cache.as_ref()?;
         Some(Config {
             sites: self.sites.clone(),
             names: self.names.clone(),
@@ -123,7 +124,7 @@ impl Config {
             unknown_hosts: self.unknown_hosts.clone(),
             limits: self.limits,
             proxies: self.proxies.clone(),
-            cache: Some(self.cache.as_ref()?.empty_copy()),
+            cache: Some(Arc::new(cache.continuing(cache))),
             limit_tables: Arc::clone(&self.limit_tables),
             users: self.users.clone(),
             agents: self.agents.clone(),
@@ -135,7 +136,7 @@ impl Config {
     /// Goes on with the counters of the cache of a configuration that this one replaces.
     pub(crate) fn continue_counters(&mut self, replaced: &Config) {
         if let (Some(cache), Some(replaced)) = (&self.cache, &replaced.cache) {
-            self.cache = Some(cache.continuing(replaced));
+            self.cache = Some(Arc::new(cache.continuing(replaced)));
         }
     }
 

@@ -25,8 +25,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::Uri;
+use sluice_files::cache::FileCache;
 use sluice_files::directory::Directory;
-use sluice_files::file_cache::FileCache;
 use sluice_files::listing::page::ListingRequest;
 use sluice_files::lookup::Files;
 use sluice_files::records::Records;
@@ -55,7 +55,7 @@ pub(crate) use listing::list;
 pub(crate) struct RouteQuestion<'a> {
     pub asked_for: &'a AskedFor,
     pub attributes: RequestAttributes<'a>,
-    pub cache: Option<&'a FileCache>,
+    pub cache: Option<&'a Arc<FileCache>>,
     pub variants: Variants,
     /// The tracer of the exchange, for the events of files.
     pub tracer: &'a Tracer,
