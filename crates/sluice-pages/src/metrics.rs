@@ -83,8 +83,8 @@ impl Collector for Families {
     }
 }
 
-/// A metric without labels: its name, which ends with the unit if there is one, its help, its unit and its value.
-type Row<'a, V> = (&'a str, &'a str, Option<&'a Unit>, V);
+/// A metric without labels: its name, its help and its value.
+type Row<'a, V> = (&'a str, &'a str, V);
 
 /// The labels of a sample, with their values.
 type Labels<'a> = Vec<(&'static str, &'a str)>;
@@ -123,19 +123,18 @@ impl Out<'_> {
             .encode_info(&[("version", measured.version)])?;
         let status = &measured.status;
         let (seconds, bytes) = (Some(&Unit::Seconds), Some(&Unit::Bytes));
-        self.gauges(&[
-            ("sluice_start_time", "Start of the server", seconds, status.started),
-            ("sluice_workers", "Event-loop threads", None, status.workers as u64),
-        ])?;
+        self.gauges(seconds, &[("sluice_start_time", "Start of the server", status.started)])?;
+        self.gauges(None, &[("sluice_workers", "Event-loop threads", status.workers as u64)])?;
         if let Some(memory) = measured.memory_bytes {
             let help = "Resident memory of the server";
-            self.gauges(&[("sluice_process_resident_memory", help, bytes, memory)])?;
+            self.gauges(bytes, &[("sluice_process_resident_memory", help, memory)])?;
         }
         if let Some(count) = measured.descriptors {
-            self.gauges(&[("sluice_process_open_fds", "Open descriptors of the server", None, count)])?;
+            let help = "Open descriptors of the server";
+            self.gauges(None, &[("sluice_process_open_fds", help, count)])?;
         }
         if let Some(time) = measured.processor_seconds {
-            self.counters(&[("sluice_process_cpu", "Processor time of the server", seconds, time)])?;
+            self.counters(seconds, &[("sluice_process_cpu", "Processor time of the server", time)])?;
         }
         Ok(())
     }
@@ -225,75 +224,55 @@ impl Out<'_> {
     fn status(&mut self, status: &Status) -> fmt::Result {
         self.certificates(&status.certificates)?;
         let (connections, processes) = (&status.connections, &status.processes);
-        let (open, most) = (connections.open, connections.max as u64);
-        self.gauges(&[
-            ("sluice_connections_open", "Open connections of clients", None, open),
-            ("sluice_connections_max", "Connections at most", None, most),
-            (
-                "sluice_script_processes",
-                "Running script processes",
-                None,
-                processes.running as u64,
-            ),
-            (
-                "sluice_script_processes_max",
-                "Script processes at most",
-                None,
-                processes.max as u64,
-            ),
-        ])?;
+        let (running, most) = (processes.running as u64, processes.max as u64);
+        self.gauges(
+            None,
+            &[
+                (
+                    "sluice_connections_open",
+                    "Open connections of clients",
+                    connections.open,
+                ),
+                ("sluice_connections_max", "Connections at most", connections.max as u64),
+                ("sluice_script_processes", "Running script processes", running),
+                ("sluice_script_processes_max", "Script processes at most", most),
+            ],
+        )?;
         let accepted = connections.accepted;
-        self.counters(&[("sluice_connections_accepted", "Accepted connections", None, accepted)])?;
+        self.counters(
+            None,
+            &[("sluice_connections_accepted", "Accepted connections", accepted)],
+        )?;
         self.requests(status)?;
         let Some(cache) = &status.cache else { return Ok(()) };
-        self.gauges(&[
-            ("sluice_cache_files", "Files in the cache", None, cache.files),
-            (
-                "sluice_cache_content",
-                "Content of the cache",
-                Some(&Unit::Bytes),
-                cache.bytes,
-            ),
-        ])?;
-        self.counters(&[
-            (
-                "sluice_cache_hits",
-                "Requests answered from the cache",
-                None,
-                cache.hits,
-            ),
-            ("sluice_cache_misses", "Requests for other files", None, cache.misses),
-            (
-                "sluice_cache_evicted",
-                "Files removed to make room",
-                None,
-                cache.evicted,
-            ),
-        ])
+        let bytes = Some(&Unit::Bytes);
+        self.gauges(None, &[("sluice_cache_files", "Files in the cache", cache.files)])?;
+        self.gauges(bytes, &[("sluice_cache_content", "Content of the cache", cache.bytes)])?;
+        self.counters(
+            None,
+            &[
+                ("sluice_cache_hits", "Requests answered from the cache", cache.hits),
+                ("sluice_cache_misses", "Requests for other files", cache.misses),
+                ("sluice_cache_evicted", "Files removed to make room", cache.evicted),
+            ],
+        )
     }
 
     fn requests(&mut self, status: &Status) -> fmt::Result {
         let (requests, traffic) = (&status.requests, &status.traffic);
         let (in_progress, help) = (requests.in_progress, "Requests without a complete response");
-        self.gauges(&[("sluice_http_requests_in_progress", help, None, in_progress)])?;
-        let (bytes, truncated) = (Some(&Unit::Bytes), traffic.truncated);
-        let (received, sent) = (traffic.received_bytes, traffic.sent_bytes);
-        self.counters(&[
-            (
-                "sluice_http_requests",
-                "Requests whose head was read",
-                None,
-                requests.total,
-            ),
-            (
-                "sluice_http_responses_truncated",
-                "Incomplete responses",
-                None,
-                truncated,
-            ),
-            ("sluice_http_request_body", "Bodies of requests", bytes, received),
-            ("sluice_http_response_body", "Bodies of responses", bytes, sent),
-        ])?;
+        self.gauges(None, &[("sluice_http_requests_in_progress", help, in_progress)])?;
+        let (total, truncated) = (requests.total, traffic.truncated);
+        self.counters(None, &[("sluice_http_requests", "Requests whose head was read", total)])?;
+        self.counters(
+            None,
+            &[("sluice_http_responses_truncated", "Incomplete responses", truncated)],
+        )?;
+        let bodies = [
+            ("sluice_http_request_body", "Bodies of requests", traffic.received_bytes),
+            ("sluice_http_response_body", "Bodies of responses", traffic.sent_bytes),
+        ];
+        self.counters(Some(&Unit::Bytes), &bodies)?;
         for (name, label, counts) in [
             ("sluice_http_responses", "status", &traffic.statuses),
             ("sluice_http_responses_by_answer", "answer", &traffic.answers),
@@ -313,17 +292,18 @@ impl Out<'_> {
         self.times("sluice_http_exchange", whole, &traffic.whole)
     }
 
-    fn gauges(&mut self, rows: &[Row<'_, u64>]) -> fmt::Result {
-        for (name, help, unit, value) in rows {
-            let mut metric = self.0.encode_descriptor(name, help, *unit, MetricType::Gauge)?;
+    /// Gauges, to whose names the unit is added if there is one.
+    fn gauges(&mut self, unit: Option<&Unit>, rows: &[Row<'_, u64>]) -> fmt::Result {
+        for (name, help, value) in rows {
+            let mut metric = self.0.encode_descriptor(name, help, unit, MetricType::Gauge)?;
             metric.encode_gauge(value)?;
         }
         Ok(())
     }
 
-    fn counters<V: EncodeCounterValue>(&mut self, rows: &[Row<'_, V>]) -> fmt::Result {
-        for (name, help, unit, value) in rows {
-            let mut metric = self.0.encode_descriptor(name, help, *unit, MetricType::Counter)?;
+    fn counters<V: EncodeCounterValue>(&mut self, unit: Option<&Unit>, rows: &[Row<'_, V>]) -> fmt::Result {
+        for (name, help, value) in rows {
+            let mut metric = self.0.encode_descriptor(name, help, unit, MetricType::Counter)?;
             metric.encode_counter(value, None::<&NoExemplar<u64>>)?;
         }
         Ok(())
