@@ -210,22 +210,16 @@ impl RecordFile {
 impl Rewrite {
     /// Makes a blocking thread rewrite the file, unless another request has done so meanwhile.
     fn begin(self) {
-        let Rewrite {
-            attempts,
-            metadata,
-            parent,
-            name,
-            format,
-        } = self;
         let Ok(runtime) = Handle::try_current() else { return };
-        if !attempts.note(&name, &metadata) {
+        if !self.attempts.note(&self.name, &self.metadata) {
             return;
         }
-        runtime.spawn_blocking(move || match rewrite(&parent, split_name(&name).1.as_ref(), format) {
-            Ok(_) => {
-                tracing::info!("file {name:?}: rewritten as stream-LF, original kept as {ORIGINAL_SUFFIX}");
+        runtime.spawn_blocking(move || {
+            let name = &self.name;
+            match rewrite(&self.parent, split_name(name).1.as_ref(), self.format) {
+                Ok(_) => tracing::info!("file {name:?}: rewritten as stream-LF, original kept as {ORIGINAL_SUFFIX}"),
+                Err(error) => tracing::warn!("file {name:?}: not rewritten: {error}"),
             }
-            Err(error) => tracing::warn!("file {name:?}: not rewritten: {error}"),
         });
     }
 }
