@@ -159,9 +159,8 @@ pub(crate) fn read(fill: Box<Fill>, tracer: &Tracer) -> Option<Arc<Cached>> {
             Some(cached)
         }
         Err(fill) => {
-            note(tracer, || {
-                "read while it is sent, and into the cache in the background".into()
-            });
+            let text = "read while it is sent, and into the cache in the background";
+            note(tracer, || text.into());
             fill.read_in_background(FileCache::read);
             None
         }

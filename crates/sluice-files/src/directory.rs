@@ -106,10 +106,8 @@ impl Directory {
         match Directory::open(path) {
             Err(error) if deadline::is_unanswered(&error) => {
                 if !is_reported {
-                    tracing::warn!(
-                        "directory {}: {error}; until that changes the answer is 503",
-                        path.display()
-                    );
+                    let shown = path.display();
+                    tracing::warn!("directory {shown}: {error}; until that changes the answer is 503");
                 }
                 Ok(Directory::new(path))
             }
@@ -307,9 +305,10 @@ impl Directory {
         let name = if relative.is_empty() { "." } else { relative };
         match place.open_within(name, READ, ResolveFlags::NO_SYMLINKS) {
             Err(Errno::XDEV) if leaves(|| place.share(Path::new(relative))) => Err(left()),
-            Err(Errno::XDEV) => Ok(ServedFile::anywhere(
-                place.open_with(name, READ, ResolveFlags::NO_SYMLINKS)?.into(),
-            )),
+            Err(Errno::XDEV) => {
+                let file = place.open_with(name, READ, ResolveFlags::NO_SYMLINKS)?;
+                Ok(ServedFile::anywhere(file.into()))
+            }
             other => Ok(place.served(other?)),
         }
     }
@@ -390,10 +389,7 @@ impl Directory {
             && !inside.iter().any(is_script_directory)
             && !place.private.iter().any(|private| place.is_in(inside, private))
             && !place.private_later.iter().any(|link| place.is_in_later(inside, link))
-            && !place
-                .private_unanswered
-                .iter()
-                .any(|other| place.is_in_path(inside, other))
+            && !place.private_unanswered.iter().any(|at| place.is_in_path(inside, at))
             && !place.withheld_below.iter().any(|file| file.is_at(inside))
     }
 
@@ -409,10 +405,7 @@ impl Directory {
             && !self.is_withheld_name(real)
             && !self.withheld.is_at(real)
             && !self.sources_outside.iter().any(is_source)
-            && !self
-                .programs_outside
-                .iter()
-                .any(|is_program| is_program(&text_of_path(real)))
+            && !self.programs_outside.iter().any(|test| test(&text_of_path(real)))
     }
 
     fn is_withheld_name(&self, path: &Path) -> bool {
@@ -424,12 +417,9 @@ impl Directory {
             false => name,
         };
         let plain = without_coding(&name);
-        self.withheld_names.iter().any(|pattern| {
-            [Some(&*name), plain]
-                .into_iter()
-                .flatten()
-                .any(|name| pattern.matches(name).is_some())
-        })
+        let is_meant = |pattern: &Wildcard, name| pattern.matches(name).is_some();
+        let mut patterns = self.withheld_names.iter();
+        patterns.any(|pattern| is_meant(pattern, &*name) || plain.is_some_and(|plain| is_meant(pattern, plain)))
     }
 }
 
@@ -475,9 +465,7 @@ fn is_hidden_outside(real: &Path, served: &Path) -> bool {
 
 /// Whether a name is one of `SCRIPT_DIRECTORIES`, in any case, because a file system may ignore it.
 fn is_script_directory(name: &OsStr) -> bool {
-    SCRIPT_DIRECTORIES
-        .iter()
-        .any(|directory| name.eq_ignore_ascii_case(directory))
+    SCRIPT_DIRECTORIES.iter().any(|own| name.eq_ignore_ascii_case(own))
 }
 
 /// The error for a path that is never served, also if nothing is there. Unlike those of the system it has an inner error.
@@ -486,10 +474,8 @@ fn withheld() -> io::Error {
 }
 
 pub(crate) fn is_withheld(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound
-        && error
-            .get_ref()
-            .is_some_and(|inner| !inner.is::<Missing>() && !inner.is::<RefusedLink>())
+    let inner = error.get_ref().filter(|_| error.kind() == io::ErrorKind::NotFound);
+    inner.is_some_and(|inner| !inner.is::<Missing>() && !inner.is::<RefusedLink>())
 }
 
 #[cfg(test)]

@@ -57,11 +57,10 @@ impl Found {
     /// A file whose bytes are sent unconverted, and how it is read into the cache, if it is.
     pub(crate) fn into_stored(self) -> Option<(Representation, Stored, Option<Box<Fill>>)> {
         match self {
-            Found::Cached(cached) => Some((
-                cached.representation.clone(),
-                Stored::Memory(cached.content.clone()),
-                None,
-            )),
+            Found::Cached(cached) => {
+                let stored = Stored::Memory(cached.content.clone());
+                Some((cached.representation.clone(), stored, None))
+            }
             Found::File(file) => Some((file.representation, Stored::File(file.body), file.fill)),
             Found::Precompressed(variant) => Some((variant.0, variant.1, None)),
             Found::Records(_) | Found::NotModified(_) | Found::Directory | Found::Other => None,

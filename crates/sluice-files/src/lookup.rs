@@ -21,6 +21,7 @@ use crate::file_events;
 use crate::foreign::{Question, answered, is_left};
 use crate::found::{Found, OpenFile, Opened, not_found, open_fault};
 use crate::records::Records;
+use crate::records::stream_lf::has_original;
 use crate::representation::Representation;
 use crate::response::{METHODS, Selected};
 use crate::types::Types;
@@ -163,13 +164,7 @@ impl<'a> Files<'a> {
             representation,
         };
         if let Some(records) = self.records
-            && answered(
-                Question::Original,
-                self.directory.id().number(),
-                name,
-                bool::clone,
-                || Records::contain(&opened.file, &opened.metadata),
-            )
+            && self.has_records(&opened)
         {
             return Ok(Found::Records(Box::new(records.open(opened, cache))));
         }
@@ -178,6 +173,13 @@ impl<'a> Files<'a> {
             file_events::note(self.tracer, || self.uncached_text(&opened.metadata));
         }
         Ok(Found::File(Box::new(opened.into_file(cache))))
+    }
+
+    /// Whether an open file still consists of records, because it was not rewritten.
+    fn has_records(&self, opened: &Opened<'_>) -> bool {
+        let of = self.directory.id().number();
+        let answer = || !has_original(&opened.file, &opened.metadata);
+        answered(Question::Original, of, opened.name, bool::clone, answer)
     }
 
     fn hit_text(&self, name: &str, cached: &Cached) -> String {

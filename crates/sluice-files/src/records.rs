@@ -30,7 +30,7 @@ use crate::found::{Found, Opened};
 use crate::records::attempts::Attempts;
 use crate::records::body::RecordBody;
 use crate::records::decoder::Decoder;
-use crate::records::stream_lf::{ORIGINAL_SUFFIX, has_original, rewrite};
+use crate::records::stream_lf::{ORIGINAL_SUFFIX, rewrite};
 use crate::representation::Representation;
 
 /// The record files of a route: their format, whether their lines are cached, and whether they are rewritten.
@@ -69,11 +69,6 @@ impl Records {
             settings,
             rewritten: Arc::default(),
         }
-    }
-
-    /// Whether an open file still consists of records, because it was not rewritten.
-    pub(crate) fn contain(file: &File, metadata: &Metadata) -> bool {
-        !has_original(file, metadata)
     }
 
     /// A record file that was opened for a request; none of it is read yet.

@@ -52,17 +52,14 @@ impl Files<'_> {
             file: found.take_fill(),
             ..CacheWork::default()
         };
-        let has_variants = found
-            .representation()
-            .is_some_and(|representation| representation.has_variants);
+        let has_variants = found.representation().is_some_and(|found| found.has_variants);
         if self.precompressed.is_none() || !has_variants {
             return self.selected(found, work);
         }
         let ranked = self.compression.rank(fields);
         if ranked[0].is_none() {
-            file_events::note(self.tracer, || {
-                "no variant: the client accepts no content coding that the site offers".into()
-            });
+            let text = "no variant: the client accepts no content coding that the site offers";
+            file_events::note(self.tracer, || text.into());
             return self.selected(found, work);
         }
         self.select_variant(name, found, work, fields, &ranked)
@@ -96,9 +93,8 @@ impl Files<'_> {
             let encoding = task.encoding;
             match task.plan(self.directory, name, representation) {
                 Planned::Ready(variant) => {
-                    file_events::note(self.tracer, || {
-                        format!("the variant {encoding} that the server has compressed, from the cache")
-                    });
+                    let text = || format!("the variant {encoding} that the server has compressed, from the cache");
+                    file_events::note(self.tracer, text);
                     return self.selected(Found::Cached(variant), work);
                 }
                 Planned::Compress(planned) => {
@@ -125,17 +121,15 @@ impl Files<'_> {
         let found = match beside {
             Some(beside) => {
                 let coding = beside.representation.coding;
-                file_events::note(self.tracer, || {
-                    format!("the precompressed variant {coding:?} beside the file")
-                });
+                let text = || format!("the precompressed variant {coding:?} beside the file");
+                file_events::note(self.tracer, text);
                 work.beside = beside.fill;
                 Found::Precompressed(Box::new((beside.representation, beside.stored)))
             }
             None => {
                 if work.compression.is_none() {
-                    file_events::note(self.tracer, || {
-                        "no variant: the client accepts none of those that exist".into()
-                    });
+                    let text = "no variant: the client accepts none of those that exist";
+                    file_events::note(self.tracer, || text.into());
                 }
                 found
             }

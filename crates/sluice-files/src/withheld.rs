@@ -139,14 +139,12 @@ impl WithheldFiles {
     /// Whether a file that was opened by another path is one of them.
     pub(crate) fn has(&self, metadata: &Metadata) -> bool {
         let Some(id) = FileId::of(metadata) else { return false };
-        if self.open.contains(&id) || self.files.iter().any(|file| file.id == Some(id)) {
-            return true;
-        }
-        if self.linked_logs.iter().any(|path| FileId::at(path) == Some(id)) {
-            return true;
-        }
-        // A hard link to a file that has replaced the one at the start: a renewed key, a new log.
-        metadata.nlink() > 1 && self.files.iter().any(|file| FileId::at(&file.path) == Some(id))
+        let is_at = |path: &PathBuf| FileId::at(path) == Some(id);
+        self.open.contains(&id)
+            || self.files.iter().any(|file| file.id == Some(id))
+            || self.linked_logs.iter().any(is_at)
+            // A hard link to a file that has replaced the one at the start: a renewed key, a new log.
+            || metadata.nlink() > 1 && self.files.iter().any(|file| is_at(&file.path))
     }
 }
 
@@ -174,9 +172,8 @@ fn is_symlink(path: &Path) -> bool {
 
 /// Whether the rest of a name is the suffix of a compressed file.
 fn is_compressed(more: &[u8]) -> bool {
-    COMPRESSED
-        .iter()
-        .any(|suffix| more.eq_ignore_ascii_case(suffix.as_bytes()))
+    let mut suffixes = COMPRESSED.iter();
+    suffixes.any(|suffix| more.eq_ignore_ascii_case(suffix.as_bytes()))
 }
 
 #[cfg(test)]

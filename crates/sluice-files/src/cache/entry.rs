@@ -36,15 +36,9 @@ pub(super) fn entries(settings: &CacheSettings, tally: &Arc<Tally>) -> Entries {
     };
     let shard_bytes = FILES_A_SHARD * (settings.file_bytes_max + ENTRY_BYTES).max(weigh.least);
     // Each shard has room for some of the largest files, because a file that exceeds its shard would never be kept.
-    let shards = usize::try_from(settings.bytes_max / shard_bytes)
-        .unwrap_or(usize::MAX)
-        .clamp(1, 64);
+    let shards = usize::try_from(settings.bytes_max / shard_bytes).unwrap_or(usize::MAX);
     let options = OptionsBuilder::new()
-        .shards(if shards.is_power_of_two() {
-            shards
-        } else {
-            shards.next_power_of_two() / 2
-        })
+        .shards(1 << shards.clamp(1, 64).ilog2())
         .estimated_items_capacity(count)
         .weight_capacity(settings.bytes_max)
         .build();

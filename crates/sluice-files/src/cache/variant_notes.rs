@@ -27,11 +27,8 @@ impl VariantNotes {
     /// Notes that no such variant exists, and forgets notes of an earlier `checked_at`.
     pub(crate) fn note_absent(&self, encoding: Encoding, checked_at: u64) {
         let add = |noted: u64| {
-            let current = if noted >> ABSENT_BITS == checked_at {
-                noted
-            } else {
-                checked_at << ABSENT_BITS
-            };
+            let is_current = noted >> ABSENT_BITS == checked_at;
+            let current = if is_current { noted } else { checked_at << ABSENT_BITS };
             Some(current | (1 << encoding.index()))
         };
         let _ = self.absent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);

@@ -179,24 +179,21 @@ impl Column {
             Column::Size => ("size", "Size"),
             Column::Date => ("date", "Changed"),
         };
-        let is_sorted = self == request.column;
-        let next = match request.order {
-            Order::Ascending if is_sorted => Order::Descending,
-            Order::Descending if is_sorted => Order::Ascending,
-            _ => self.first_order(),
+        let present = (self == request.column).then_some(request.order);
+        let next = match present {
+            Some(Order::Ascending) => Order::Descending,
+            Some(Order::Descending) => Order::Ascending,
+            None => self.first_order(),
         };
-        let order = match next {
-            Order::Ascending => "asc",
-            Order::Descending => "desc",
-        };
+        let next = if next == Order::Ascending { "asc" } else { "desc" };
         Heading {
             key,
             name,
-            link: format!("?sort={key}&order={order}"),
-            order: match request.order {
-                _ if !is_sorted => "",
-                Order::Ascending => "ascending",
-                Order::Descending => "descending",
+            link: format!("?sort={key}&order={next}"),
+            order: match present {
+                None => "",
+                Some(Order::Ascending) => "ascending",
+                Some(Order::Descending) => "descending",
             },
         }
     }
@@ -301,14 +298,8 @@ fn html(values: &Values<'_>, template: Option<&Template>) -> Result<String, Temp
 }
 
 fn values<'a>(contents: &'a Contents, request: &'a ListingRequest) -> Values<'a> {
-    let count = |entry_type| {
-        contents
-            .entries
-            .iter()
-            .filter(|entry| entry.entry_type == entry_type)
-            .count()
-    };
-    let directories = count(EntryType::Directory);
+    let is_directory = |entry: &&Entry| entry.entry_type == EntryType::Directory;
+    let directories = contents.entries.iter().filter(is_directory).count();
     Values {
         path: shown(&request.path),
         crumbs: crumbs(&request.path),
@@ -330,16 +321,14 @@ fn values<'a>(contents: &'a Contents, request: &'a ListingRequest) -> Values<'a>
 /// The directories of a path: of `/a/b/` these are `/`, `a/` and `b/`.
 fn crumbs(path: &str) -> Vec<Crumb<'_>> {
     let depth = path.matches('/').count();
-    let names = path.split_inclusive('/').enumerate();
-    names
-        .map(|(index, name)| Crumb {
-            name: shown(name),
-            link: match depth - index - 1 {
-                0 => "./".to_owned(),
-                up => "../".repeat(up),
-            },
-        })
-        .collect()
+    let crumb = |(index, name)| Crumb {
+        name: shown(name),
+        link: match depth - index - 1 {
+            0 => "./".to_owned(),
+            up => "../".repeat(up),
+        },
+    };
+    path.split_inclusive('/').enumerate().map(crumb).collect()
 }
 
 fn row(entry: &Entry) -> Row<'_> {
