@@ -285,7 +285,7 @@ impl Loaded {
     }
 }
 
-/// What a file says; nothing if there is none.
+/// The content of a file; nothing if there is none.
 fn parsed<T: Default>(path: Option<&Path>, parse: fn(&str) -> Result<T, String>) -> Result<T, String> {
     let Some(path) = path else { return Ok(T::default()) };
     parse(&read(path)?).map_err(|message| format!("{}:{message}", path.display()))

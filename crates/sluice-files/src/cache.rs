@@ -7,6 +7,8 @@ pub(crate) mod content;
 pub(crate) mod counters;
 pub(crate) mod entry;
 pub(crate) mod fill;
+pub(crate) mod in_flight;
+pub(crate) mod time_budget;
 pub(crate) mod variant_notes;
 
 use std::collections::HashSet;
@@ -24,9 +26,9 @@ pub use crate::cache::counters::CacheCounters;
 use crate::cache::counters::{Event, Tally};
 pub use crate::cache::entry::CacheEntry;
 use crate::cache::entry::{BorrowedKey, Cached, Entries, Key, entries};
+use crate::cache::in_flight::InFlight;
+use crate::cache::time_budget::TimeBudget;
 use crate::directory::Directory;
-use crate::variants::in_flight::InFlight;
-use crate::variants::time_budget::TimeBudget;
 
 /// One hit of so many is counted for its entry, and stands for all of them: if each were, all workers would write to the entry of a file that
 /// many ask for. A prime, so that requests in a regular order are all counted.

@@ -17,10 +17,10 @@ use tokio::time::timeout;
 use crate::cache::FileCache;
 use crate::cache::entry::Cached;
 use crate::cache::fill::Fill;
+use crate::cache::in_flight::Awaited;
 use crate::file_events::note;
 use crate::found::{Found, Stored};
 use crate::response::Selected;
-use crate::variants::in_flight::Awaited;
 use crate::variants::on_demand::{Compression, Original};
 
 /// Longest wait for a variant. After it the file is sent as it is.

@@ -61,9 +61,9 @@ pub struct Directory {
     pub is_listed: bool,
     /// Which links that leave the directory are followed.
     pub follow: FollowLinks,
-    /// As `private` of an open directory, for real paths outside: they matter only if links are followed.
+    /// The same as `private` of an open directory, for real paths outside: they matter only if links are followed.
     sources_outside: Vec<PathBuf>,
-    /// As `programs`, by paths of the whole machine, to which links may lead.
+    /// The same as `programs`, by paths of the whole machine, to which links may lead.
     pub programs_outside: Vec<Program>,
 }
 

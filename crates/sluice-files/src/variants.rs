@@ -10,9 +10,7 @@
 //!                  └─▶ file as it is                                       ─▶ response
 //! ```
 
-pub(crate) mod in_flight;
 pub(crate) mod on_demand;
-pub(crate) mod time_budget;
 
 use http::{HeaderMap, header};
 use sluice_http::conditions::{self, Evaluation};

@@ -24,7 +24,7 @@ impl View for Machine {
     }
 }
 
-/// What stands for an unknown value.
+/// The sign for an unknown value.
 const UNKNOWN: &str = "–";
 
 fn hardware(machine: &Machine) -> Markup {

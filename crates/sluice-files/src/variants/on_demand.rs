@@ -16,11 +16,11 @@ use crate::body::read_part;
 use crate::cache::FileCache;
 use crate::cache::entry::{Cached, FileVersion, Key};
 use crate::cache::fill::Fill;
+use crate::cache::in_flight::{Awaited, Outcome, Started};
 use crate::directory::Directory;
 use crate::foreign::served_file::ServedFile;
 use crate::found::Found;
 use crate::representation::Representation;
-use crate::variants::in_flight::{Awaited, Outcome, Started};
 
 /// The first request for a file of at most this size waits for the variant, so that it shows in a test with curl. Larger files
 /// are compressed in the background while the request gets the file as it is, because it would wait for longer than the

@@ -9,7 +9,7 @@ use crate::cache::entry::{Cached, Key};
 
 /// Variants that are being compressed or wait for it. Beyond this files are sent uncompressed, and a later request starts the
 /// compression.
-pub(super) const IN_FLIGHT_MAX: usize = 256;
+pub(crate) const IN_FLIGHT_MAX: usize = 256;
 
 /// The result of a compression: `None` if the file is sent uncompressed, because it failed or does not make it smaller.
 pub(crate) type Outcome = Option<Arc<Cached>>;
@@ -20,7 +20,7 @@ pub(crate) type Awaited = watch::Receiver<Option<Outcome>>;
 #[derive(Default)]
 pub(crate) struct InFlight(Mutex<HashMap<Key, Awaited>>);
 
-pub(super) enum Started {
+pub(crate) enum Started {
     /// By this request, which must run the compression.
     Now(Awaited),
     Earlier(Awaited),
@@ -33,7 +33,7 @@ pub(super) enum Started {
 impl InFlight {
     /// Registers the compression of a variant, unless it is in progress, or has ended, in which case `cached` returns its
     /// result.
-    pub(super) fn start(&self, key: &Key, variant: Awaited, cached: impl Fn() -> Outcome) -> Started {
+    pub(crate) fn start(&self, key: &Key, variant: Awaited, cached: impl Fn() -> Outcome) -> Started {
         let mut in_flight = self.lock();
         if let Some(variant) = in_flight.get(key) {
             return Started::Earlier(variant.clone());
@@ -48,7 +48,7 @@ impl InFlight {
         Started::Now(variant)
     }
 
-    pub(super) fn finish(&self, key: &Key) {
+    pub(crate) fn finish(&self, key: &Key) {
         self.lock().remove(key);
     }
 
