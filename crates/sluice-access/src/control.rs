@@ -252,7 +252,7 @@ fn counted_name(name: &str) -> String {
 
 impl Ticket {
     fn rank(&self) -> Rank {
-        match self.shared.returning.get(&self.sender.user()) {
+        match self.shared.returning.get(&self.sender.user) {
             Some(()) => Rank::Returning,
             None => Rank::Other,
         }
@@ -261,7 +261,7 @@ impl Ticket {
     /// Remembers that the credentials are right.
     pub fn right(&self, user: &User) {
         self.shared.failures.forget(self.sender);
-        self.shared.returning.insert(self.sender.user(), ());
+        self.shared.returning.insert(self.sender.user, ());
         if !self.lifetime.is_zero() {
             let verified = Verified {
                 user: user.clone(),

@@ -88,15 +88,12 @@ pub(crate) struct Who {
 /// The counters of somebody who has sent a password.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender {
-    user: u64,
+    /// The number of the counter of the user, from the address.
+    pub user: u64,
     address: u64,
 }
 
 impl Sender {
-    pub(crate) fn user(self) -> u64 {
-        self.user
-    }
-
     fn counters(self) -> [u64; 2] {
         [self.user, self.address]
     }

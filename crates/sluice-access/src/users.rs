@@ -49,8 +49,8 @@ impl Users {
             users.names.push(name.into());
         }
         let of_kind = |kind: Kind| {
-            let hashes = users.by_name.values().filter(|hash| hash.kind() == kind);
-            hashes.max_by_key(|hash| hash.cost()).cloned()
+            let hashes = users.by_name.values().filter(|hash| hash.kind == kind);
+            hashes.max_by_key(|hash| hash.cost).cloned()
         };
         users.slowest = Kind::ALL.into_iter().filter_map(of_kind).collect();
         Ok(users)
@@ -65,8 +65,8 @@ impl Users {
     /// The slowest hash of each kind in the file but that of `own`: what a wrong password is compared with besides the user's own hash, so
     /// that it takes the same time for each user and for an unknown one. Empty if the file has no other kinds.
     pub fn hashes_besides(&self, own: Option<&StoredHash>) -> impl Iterator<Item = &StoredHash> {
-        let own = own.map(StoredHash::kind);
-        self.slowest.iter().filter(move |hash| Some(hash.kind()) != own)
+        let own = own.map(|hash| hash.kind);
+        self.slowest.iter().filter(move |hash| Some(hash.kind) != own)
     }
 
     /// The names, in the order of the file.
@@ -168,10 +168,7 @@ impl Groups {
 
 /// The lines with content, with their numbers.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let numbered = text
-        .lines()
-        .enumerate()
-        .map(|(index, line)| (index + 1, line.trim_end()));
+    let numbered = (1..).zip(text.lines().map(str::trim_end));
     numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
@@ -225,7 +222,7 @@ mod tests {
         let users = Users::parse(&text).unwrap();
         let besides = |name| -> Vec<(Kind, u64)> {
             let hashes = users.hashes_besides(users.hash(name));
-            hashes.map(|hash| (hash.kind(), hash.cost())).collect()
+            hashes.map(|hash| (hash.kind, hash.cost)).collect()
         };
         let (bcrypt, sha_crypt, sha1) = ((Kind::Bcrypt, 12), (Kind::ShaCrypt, 5000), (Kind::Sha1, 1));
         assert_eq!(besides("nobody"), [bcrypt, sha_crypt, sha1]);

@@ -127,10 +127,9 @@ fn long_help() -> String {
     }
     text.push_str("\nGroups of items:\n");
     for (name, items) in Items::GROUPS {
-        let items = if items == Items::ALL {
-            "all items".to_owned()
-        } else {
-            items.to_string()
+        let items = match items == Items::ALL {
+            true => "all items".to_owned(),
+            false => items.to_string(),
         };
         text.push_str(&format!("  {name:<15} {items}\n"));
     }
@@ -196,10 +195,10 @@ pub fn run(options: &WatchOptions, caller: Caller) -> Result<ExitCode, String> {
     let end = copy(stream, &mut output, options.format(), pictures, deadline, named)?;
     output.finish()?;
     match end {
-        End::Time if options.once => Err(format!(
-            "no request was shown to its end within {} s",
-            options.seconds.unwrap_or_default()
-        )),
+        End::Time if options.once => {
+            let seconds = options.seconds.unwrap_or_default();
+            Err(format!("no request was shown to its end within {seconds} s"))
+        }
         End::Time | End::OutputClosed | End::Said(WatchEnd::Once) => Ok(ExitCode::SUCCESS),
         End::Said(WatchEnd::Server) => Err("the server has ended".to_owned()),
         End::Said(end @ WatchEnd::Replaced) => Err(end.reason().to_owned()),
@@ -269,10 +268,8 @@ fn copy(
         if !output.write(&shown)? {
             return Ok(End::OutputClosed);
         }
-        let begin = partial[..lines - 1]
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
+        let before = partial[..lines - 1].iter().rposition(|byte| *byte == b'\n');
+        let begin = before.map_or(0, |at| at + 1);
         last.clear();
         last.extend_from_slice(&partial[begin..lines]);
         partial.drain(..lines);
@@ -314,9 +311,8 @@ fn private_file(path: &Path) -> io::Result<File> {
     options.write(true).mode(0o600);
     match path.symlink_metadata() {
         Ok(known) if known.is_symlink() => {
-            return Err(io::Error::other(
-                "is a symbolic link, which may be somebody else's: name the file itself",
-            ));
+            let text = "is a symbolic link, which may be somebody else's: name the file itself";
+            return Err(io::Error::other(text));
         }
         Ok(known) if !known.is_file() => return options.custom_flags(NO_FOLLOW).open(path),
         Ok(_) | Err(_) => {}
@@ -326,13 +322,8 @@ fn private_file(path: &Path) -> io::Result<File> {
     name.push(format!(".{}", std::process::id()));
     let made = path.with_file_name(name);
     let file = options.create_new(true).open(&made)?;
-    match fs::rename(&made, path) {
-        Ok(()) => Ok(file),
-        Err(error) => {
-            let _ = fs::remove_file(&made);
-            Err(error)
-        }
-    }
+    fs::rename(&made, path).inspect_err(|_| drop(fs::remove_file(&made)))?;
+    Ok(file)
 }
 
 /// Escapes what steers a terminal or deceives a reader, whoever sent it: the server has escaped it, but another program may listen on the socket.
@@ -396,10 +387,9 @@ impl Output {
     fn finish(self) -> Result<(), String> {
         if let Output::File { path, bytes, .. } = self {
             let path = path.display().to_string();
-            let line = format!("{} bytes were written to {}\n", bytes, escaped_lines(&path));
-            io::stderr()
-                .write_all(line.as_bytes())
-                .map_err(|error| format!("standard error: {error}"))?;
+            let line = format!("{bytes} bytes were written to {}\n", escaped_lines(&path));
+            let written = io::stderr().write_all(line.as_bytes());
+            written.map_err(|error| format!("standard error: {error}"))?;
         }
         Ok(())
     }

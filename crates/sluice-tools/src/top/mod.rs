@@ -58,16 +58,11 @@ pub struct Top {
 }
 
 fn parse_interval(text: &str) -> Result<f64, String> {
-    let seconds: Option<f64> = text.parse().ok();
-    seconds
-        .filter(|seconds| INTERVAL_SECONDS.contains(seconds))
-        .ok_or_else(|| {
-            format!(
-                "must be a number of seconds from {} to {}",
-                INTERVAL_SECONDS.start(),
-                INTERVAL_SECONDS.end()
-            )
-        })
+    let (least, most) = INTERVAL_SECONDS.into_inner();
+    match text.parse() {
+        Ok(seconds) if INTERVAL_SECONDS.contains(&seconds) => Ok(seconds),
+        _ => Err(format!("must be a number of seconds from {least} to {most}")),
+    }
 }
 
 /// Runs the monitor until the user quits.

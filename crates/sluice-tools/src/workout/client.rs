@@ -1,5 +1,6 @@
 //! One connection of the client: TCP or a unix socket, TLS if wanted, and a request on it.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -122,29 +123,19 @@ impl Failure {
     }
 }
 
+fn causes(error: &hyper::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |&cause| cause.source())
+}
+
 /// Whether the system reported that the server has left.
 fn is_reset(error: &hyper::Error) -> bool {
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            return matches!(
-                error.kind(),
-                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof
-            );
-        }
-        cause = error.source();
-    }
-    false
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    let of_system = causes(error).find_map(|cause| cause.downcast_ref::<io::Error>());
+    of_system.is_some_and(|error| matches!(error.kind(), ConnectionReset | BrokenPipe | UnexpectedEof))
 }
 
 fn with_cause(error: &hyper::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
+    causes(error).fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 #[derive(Clone, Debug)]

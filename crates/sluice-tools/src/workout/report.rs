@@ -67,17 +67,10 @@ fn write_figures(out: &mut String, measured: &Measured) -> std::fmt::Result {
     // 2^53 bytes are eight petabytes.
     #[allow(clippy::cast_precision_loss)]
     let megabytes = tally.bytes as f64 / 1e6 / measured.elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
-    writeln!(
-        out,
-        "rate       {} requests/s, {megabytes:.3} MB/s of bodies",
-        rounded(measured.rate())
-    )?;
-    write!(
-        out,
-        "latency    mean {}, shortest {}",
-        millis(tally.latencies.mean()),
-        millis(tally.latencies.shortest())
-    )?;
+    let rate = rounded(measured.rate());
+    writeln!(out, "rate       {rate} requests/s, {megabytes:.3} MB/s of bodies")?;
+    let (mean, shortest) = (millis(tally.latencies.mean()), millis(tally.latencies.shortest()));
+    write!(out, "latency    mean {mean}, shortest {shortest}")?;
     for (share, name) in PERCENTILES {
         write!(out, ", {name} {}", millis(tally.latencies.per_mille(share)))?;
     }
