@@ -46,7 +46,6 @@ impl Origin {
     }
 }
 
-/// Items that wait, by rank and network.
 #[derive(Debug)]
 pub(crate) struct FairQueue<T>([Networks<T>; 2]);
 

@@ -69,13 +69,7 @@ pub struct Loaded {
 }
 
 /// The members of stat(2) that change with the content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    file: [u64; 2],
-    size: u64,
-    modified: [i64; 2],
-    changed: [i64; 2],
-}
+type Stamp = ([u64; 3], [i64; 4]);
 
 impl UserStore {
     /// Reads the files.
@@ -250,10 +244,8 @@ impl UserStore {
         };
         if let Err(error) = thread::Builder::new().name("users".to_owned()).spawn(read) {
             self.is_being_read.store(false, Ordering::Relaxed);
-            tracing::error!(
-                "{}: not read again, because no thread can be started: {error}",
-                self.shown()
-            );
+            let shown = self.shown();
+            tracing::error!("{shown}: not read again, because no thread can be started: {error}");
         }
     }
 
@@ -292,19 +284,11 @@ fn parsed<T: Default>(path: Option<&Path>, parse: fn(&str) -> Result<T, String>)
 }
 
 fn stamps(source: &UserSource) -> [Option<Stamp>; 2] {
-    [&source.users, &source.groups].map(|path| Stamp::of(path.as_deref()?))
-}
-
-impl Stamp {
-    fn of(path: &Path) -> Option<Stamp> {
-        let about = deadline::metadata(path).ok()?;
-        Some(Stamp {
-            file: [about.dev(), about.ino()],
-            size: about.size(),
-            modified: [about.mtime(), about.mtime_nsec()],
-            changed: [about.ctime(), about.ctime_nsec()],
-        })
-    }
+    [&source.users, &source.groups].map(|path| {
+        let about = deadline::metadata(path.as_deref()?).ok()?;
+        let times = [about.mtime(), about.mtime_nsec(), about.ctime(), about.ctime_nsec()];
+        Some(([about.dev(), about.ino(), about.size()], times))
+    })
 }
 
 fn read(path: &Path) -> Result<String, String> {

@@ -5,7 +5,6 @@ use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
 use sluice_watch::{Item, Tracer};
 
-/// The part of the server that the events name.
 const MODULE: &str = "files";
 
 /// The tracer for the events after the lookup; none if nobody wants them, because a clone would be made for each file.

@@ -34,7 +34,6 @@ pub(crate) enum Found {
 }
 
 impl Found {
-    /// The metadata of a file.
     pub(crate) fn representation(&self) -> Option<&Representation> {
         match self {
             Found::Cached(cached) => Some(&cached.representation),

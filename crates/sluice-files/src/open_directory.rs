@@ -37,7 +37,6 @@ pub(crate) struct OpenDirectory {
     pub(crate) withheld_below: Vec<WithheldFile>,
 }
 
-/// A directory whose files are never served.
 pub(crate) struct PrivateDirectory {
     /// Relative to the served one.
     path: PathBuf,

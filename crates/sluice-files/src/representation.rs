@@ -20,7 +20,6 @@ pub(crate) const VARY: HeaderValue = HeaderValue::from_static("accept-encoding")
 
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
-/// The metadata of a representation.
 #[derive(Clone)]
 pub(crate) struct Representation {
     pub validators: Validators,

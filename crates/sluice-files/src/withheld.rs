@@ -27,7 +27,6 @@ pub struct WithheldFiles {
     linked_logs: Vec<PathBuf>,
 }
 
-/// A file with a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WithheldFile {
     /// Without symbolic links in its directory.
@@ -45,7 +44,6 @@ enum WithheldNames {
     WithRotated,
 }
 
-/// The identity of a file on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileId {
     device: u64,

@@ -24,7 +24,6 @@ impl View for Machine {
     }
 }
 
-/// The sign for an unknown value.
 const UNKNOWN: &str = "–";
 
 fn hardware(machine: &Machine) -> Markup {

@@ -86,7 +86,6 @@ impl Collector for Families {
 /// A metric without labels: its name, its help and its value.
 type Row<'a, V> = (&'a str, &'a str, V);
 
-/// The labels of a sample, with their values.
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 fn labels_of(script: &ScriptName) -> Labels<'_> {
@@ -113,7 +112,6 @@ fn by_class(share: &Share) -> impl Iterator<Item = (&'static str, u64)> {
     shown.map(|(class, count, _)| (class, count))
 }
 
-/// Writes families of metrics.
 struct Out<'a>(DescriptorEncoder<'a>);
 
 impl Out<'_> {

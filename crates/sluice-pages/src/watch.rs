@@ -92,7 +92,10 @@ impl View for WatchPage {
                     }
                     noscript { p.faint { "Without JavaScript the events are shown as plain text, when the request has ended." } }
                 }
-                (self.active())
+                @if !self.watches.is_empty() {
+                    p.faint { "Watched now, by " (self.watches.len()) " of " (self.watches_max) " watches:" }
+                    ul.faint { @for watch in &self.watches { li { (watch) } } }
+                }
             }
             div #bar hidden role="toolbar" aria-label="Events" {
                 button #start type="submit" form="watch" title="s" { "Start" }
@@ -111,17 +114,6 @@ impl View for WatchPage {
                 "A click on a number shows one request and where its time went, or one connection with its requests."
             }
             script src="watch.js" defer {}
-        }
-    }
-}
-
-impl WatchPage {
-    fn active(&self) -> Markup {
-        html! {
-            @if !self.watches.is_empty() {
-                p.faint { "Watched now, by " (self.watches.len()) " of " (self.watches_max) " watches:" }
-                ul.faint { @for watch in &self.watches { li { (watch) } } }
-            }
         }
     }
 }

@@ -24,9 +24,7 @@ pub(crate) enum Started {
     /// By this request, which must run the compression.
     Now(Awaited),
     Earlier(Awaited),
-    /// The compression has ended in the meantime.
     Finished(Arc<Cached>),
-    /// Not started: there are too many.
     TooMany,
 }
 

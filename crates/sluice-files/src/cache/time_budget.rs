@@ -64,7 +64,6 @@ impl TimeBudget {
         false
     }
 
-    /// A compression took this time.
     pub(crate) fn spend(&self, time: Duration) {
         let mut state = self.lock();
         self.update(&mut state, Instant::now());

@@ -20,9 +20,10 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderValue, Response, header};
 use rustix::fs::{Dir, DirEntry, FileType};
 use rustix::io::Errno;
+use serde::Serialize;
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Fault, ServerFault};
-use sluice_http::path_text::text_of;
+use sluice_http::path_text::{shown, text_of};
 use sluice_settings::template::Template;
 use sluice_watch::Tracer;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -79,7 +80,6 @@ pub enum EntryKind {
     Elsewhere,
 }
 
-/// A listed entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub name: String,
@@ -106,10 +106,13 @@ pub(crate) struct Contents {
 }
 
 /// The first bytes of a README.
+#[derive(Serialize)]
 pub(crate) struct Readme {
     pub name: String,
+    pub link: String,
     pub text: String,
     /// The file is longer.
+    #[serde(rename = "is_cut")]
     pub is_truncated: bool,
 }
 
@@ -309,7 +312,8 @@ impl Reader<'_> {
         let text = String::from_utf8_lossy(&bytes);
         let is_unprintable = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\r' | '\t');
         Some(Readme {
-            name: entry.name.clone(),
+            name: shown(&entry.name).into_owned(),
+            link: page::link(&entry.name, EntryType::File),
             text: text.replace(is_unprintable, "\u{fffd}"),
             is_truncated,
         })

@@ -75,7 +75,7 @@ struct Values<'a> {
     files: usize,
     #[serde(rename = "is_cut")]
     is_truncated: bool,
-    readme: Option<ReadmeValues<'a>>,
+    readme: Option<&'a Readme>,
 }
 
 #[derive(Serialize)]
@@ -106,15 +106,6 @@ struct Row<'a> {
     modified: String,
     date: String,
     time: String,
-}
-
-#[derive(Serialize)]
-struct ReadmeValues<'a> {
-    name: Cow<'a, str>,
-    link: String,
-    text: &'a str,
-    #[serde(rename = "is_cut")]
-    is_truncated: bool,
 }
 
 #[derive(Serialize)]
@@ -238,6 +229,7 @@ pub fn listing_template(path: &Path, text: &str) -> Result<Template, TemplateErr
         is_truncated: true,
         readme: Some(Readme {
             name: "README".to_owned(),
+            link: "./README".to_owned(),
             text: "text".to_owned(),
             is_truncated: true,
         }),
@@ -309,12 +301,7 @@ fn values<'a>(contents: &'a Contents, request: &'a ListingRequest) -> Values<'a>
         directories,
         files: contents.entries.len() - directories,
         is_truncated: contents.is_truncated,
-        readme: contents.readme.as_ref().map(|readme| ReadmeValues {
-            name: shown(&readme.name),
-            link: link(&readme.name, EntryType::File),
-            text: &readme.text,
-            is_truncated: readme.is_truncated,
-        }),
+        readme: contents.readme.as_ref(),
     }
 }
 
@@ -378,7 +365,7 @@ impl EntryType {
     }
 }
 
-fn link(name: &str, entry_type: EntryType) -> String {
+pub(super) fn link(name: &str, entry_type: EntryType) -> String {
     let slash = if entry_type == EntryType::Directory { "/" } else { "" };
     format!("./{}{slash}", encode(name))
 }

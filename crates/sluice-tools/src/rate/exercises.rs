@@ -21,7 +21,6 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// The CGI script: a head and no body.
 const SCRIPT: &str = "#!/bin/sh\necho \"Content-Type: text/plain\"\necho\n";
 
-/// The exercises with their units.
 const EXERCISES: [(&str, &str); 3] = [
     ("processor", "MB/s of SHA-256, one thread"),
     ("files", "requests/s for an empty file, 10 connections"),
@@ -80,7 +79,6 @@ fn hash(time: Duration) -> Result<f64, String> {
     Ok(bytes / 1e6 / begin.elapsed().as_secs_f64())
 }
 
-/// Requests a second for a path of a server.
 fn rate(address: &ListenAddress, path: &str, time: Duration) -> Result<f64, String> {
     let options = Workout::for_time(&format!("http://{address}{path}"), CONNECTIONS, time)?;
     let measured = measure(Plan::new(options)?)?;

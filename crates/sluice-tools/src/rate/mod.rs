@@ -102,7 +102,6 @@ fn render(exercises: &[Exercise], arguments: &Rate) -> String {
     out
 }
 
-/// A figure without decimals.
 fn whole(figure: f64) -> String {
     // Never negative, and far below 2^63.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]

@@ -107,9 +107,7 @@ impl Screen {
             }
         }
     }
-}
 
-impl Screen {
     /// Forgets the signal of Ctrl-C: the terminal has sent it to both programs, and it was meant for the other one.
     fn forget_interrupt(&self, status: ExitStatus) {
         let is_interrupted = status.signal() == Some(2);
@@ -118,9 +116,8 @@ impl Screen {
         while is_interrupted && self.signal.load(Ordering::Relaxed) == 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let _ = self
-            .signal
-            .compare_exchange(INTERRUPTED, 0, Ordering::Relaxed, Ordering::Relaxed);
+        let order = Ordering::Relaxed;
+        let _ = self.signal.compare_exchange(INTERRUPTED, 0, order, order);
     }
 }
 

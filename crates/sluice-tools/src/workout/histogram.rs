@@ -39,7 +39,6 @@ impl Histogram {
         self.longest_ns = self.longest_ns.max(ns);
     }
 
-    /// Adds the durations of another histogram.
     pub(super) fn add(&mut self, other: &Histogram) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;

@@ -25,7 +25,6 @@ pub(crate) struct Plan {
     pub(super) target: Target,
     pub(super) tls: Option<Tls>,
     pub(super) protocol: Protocol,
-    /// The request for each path of the target.
     pub(super) requests: Vec<Request<Full<Bytes>>>,
 }
 

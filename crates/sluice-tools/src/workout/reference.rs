@@ -66,7 +66,6 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Compares the next chunk of the body.
     pub(super) fn push(&mut self, chunk: &[u8]) {
         let begin = self.bytes;
         self.bytes += chunk.len() as u64;

@@ -228,7 +228,6 @@ async fn first_reply(
     Ok(reference)
 }
 
-/// Runs the threads until they have ended.
 async fn run(shared: Arc<Shared>, signals: &mut Signals) -> Result<Measured, String> {
     let (plan, options) = (&shared.plan, &shared.plan.options);
     let (stop, stopped) = watch::channel(false);

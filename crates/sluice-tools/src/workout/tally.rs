@@ -37,7 +37,6 @@ impl Tally {
         }
     }
 
-    /// Counts a complete reply for a path.
     pub(super) fn reply(&mut self, path: usize, latency: Duration) {
         self.latencies.record(latency);
         self.replies[path] += 1;
