@@ -13,12 +13,10 @@ const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmn
 /// The bytes of a digest in the order in which they are written, in groups of three.
 const ORDER: [[usize; 3]; 5] = [[0, 6, 12], [1, 7, 13], [2, 8, 14], [3, 9, 15], [4, 10, 5]];
 
-/// Whether a text is a complete hash.
 pub(crate) fn is_valid(text: &str) -> bool {
     parts(text).is_some()
 }
 
-/// Whether `text` is the hash of `password`.
 pub(crate) fn verify(password: &[u8], text: &str) -> bool {
     parts(text).is_some_and(|(salt, hash)| {
         let own = encode(&digest(password, salt.as_bytes()));
@@ -26,7 +24,6 @@ pub(crate) fn verify(password: &[u8], text: &str) -> bool {
     })
 }
 
-/// Salt and hash.
 fn parts(text: &str) -> Option<(&str, &str)> {
     let (salt, hash) = text.strip_prefix(MARK)?.split_once('$')?;
     let is_valid = salt.len() <= SALT_CHARACTERS_MAX

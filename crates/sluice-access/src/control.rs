@@ -62,11 +62,9 @@ struct Shared {
 
 type Mac = PasswordId;
 
-/// A password that was right.
 #[derive(Clone)]
 struct Verified {
     user: User,
-    /// The state of the files.
     generation: u64,
     ends: Instant,
 }
@@ -92,13 +90,13 @@ pub struct Question<'a> {
 }
 
 /// The knowledge about credentials.
-pub enum Check {
+pub enum Check<T> {
     /// They were verified lately.
     Known(User),
     /// There were too many wrong ones; this much of the refusal is left.
     Refused(Duration),
     /// They must be verified.
-    Unknown(Ticket),
+    Unknown(T),
 }
 
 /// Credentials that are being verified: the result is noted with it.
@@ -110,25 +108,13 @@ pub struct Ticket {
     who: Who,
     limit: FailureLimit,
     lifetime: Duration,
-    /// When the question came.
     begun: Instant,
     /// Whether it was counted as wrong.
     is_counted: bool,
 }
 
-/// The knowledge about credentials for a users file, without waiting.
-pub enum Attempt {
-    /// They were verified lately.
-    Known(User),
-    /// There were too many wrong ones; this much of the refusal is left.
-    Refused(Duration),
-    /// They must be hashed.
-    Pending(PendingUser),
-}
-
 /// Credentials that a thread verifies.
 pub struct PendingUser {
-    /// When the question came.
     begun: Instant,
     answer: oneshot::Receiver<Outcome>,
 }
@@ -174,10 +160,10 @@ impl AccessControl {
     ///
     /// # Errors
     /// Too many passwords wait to be verified.
-    pub fn verify(&self, question: Question<'_>) -> Result<Attempt, QueueFull> {
+    pub fn verify(&self, question: Question<'_>) -> Result<Check<PendingUser>, QueueFull> {
         let ticket = match self.check(&question) {
-            Check::Known(user) => return Ok(Attempt::Known(user)),
-            Check::Refused(rest) => return Ok(Attempt::Refused(rest)),
+            Check::Known(user) => return Ok(Check::Known(user)),
+            Check::Refused(rest) => return Ok(Check::Refused(rest)),
             Check::Unknown(ticket) => ticket,
         };
         let of = Verification {
@@ -197,18 +183,13 @@ impl AccessControl {
             });
             self.verifier.submit(origin, job)?;
         }
-        Ok(Attempt::Pending(PendingUser { begun, answer }))
+        Ok(Check::Unknown(PendingUser { begun, answer }))
     }
 
     /// Looks up credentials that something else verifies, such as an agent.
-    pub fn check(&self, question: &Question<'_>) -> Check {
+    pub fn check(&self, question: &Question<'_>) -> Check<Ticket> {
         let now = Instant::now();
-        let Question {
-            store,
-            credentials,
-            limit,
-            ..
-        } = question;
+        let (store, credentials) = (question.store, &question.credentials);
         let mac = self.shared.mac(question);
         let generation = store.generation(now);
         if let Some(user) = self.shared.remembered(&mac, generation, now) {
@@ -219,9 +200,9 @@ impl AccessControl {
             "" => format!("{mac:x?}"),
             name => counted_name(name),
         };
-        let scope = (store.users_id(), question.site_of_agent());
+        let scope = (store.users_id, question.site_of_agent());
         let sender = self.shared.failures.sender(scope, &name, question.client);
-        if let Err(rest) = self.shared.failures.begin(sender, &mac, *limit, now) {
+        if let Err(rest) = self.shared.failures.begin(sender, &mac, question.limit, now) {
             return Check::Refused(rest);
         }
         Check::Unknown(Ticket {
@@ -234,7 +215,7 @@ impl AccessControl {
                 client: question.client,
                 realm: question.realm.into(),
             },
-            limit: *limit,
+            limit: question.limit,
             lifetime: question.lifetime,
             begun: now,
             is_counted: false,
@@ -271,7 +252,7 @@ fn counted_name(name: &str) -> String {
 
 impl Ticket {
     fn rank(&self) -> Rank {
-        match self.shared.returning.get(&self.sender.user()) {
+        match self.shared.returning.get(&self.sender.user) {
             Some(()) => Rank::Returning,
             None => Rank::Other,
         }
@@ -280,7 +261,7 @@ impl Ticket {
     /// Remembers that the credentials are right.
     pub fn right(&self, user: &User) {
         self.shared.failures.forget(self.sender);
-        self.shared.returning.insert(self.sender.user(), ());
+        self.shared.returning.insert(self.sender.user, ());
         if !self.lifetime.is_zero() {
             let verified = Verified {
                 user: user.clone(),
@@ -358,9 +339,8 @@ impl Shared {
             context.update(&(part.len() as u64).to_le_bytes());
             context.update(part);
         }
-        let mut mac = Mac::default();
-        mac.copy_from_slice(context.sign().as_ref());
-        mac
+        let mac = context.sign();
+        mac.as_ref().try_into().expect("HMAC of SHA-256 has 32 bytes")
     }
 
     fn remembered(&self, mac: &Mac, generation: u64, now: Instant) -> Option<User> {
@@ -373,7 +353,6 @@ impl Shared {
     }
 }
 
-/// The job of a thread.
 struct HashPassword {
     shared: Arc<Shared>,
     of: Verification,

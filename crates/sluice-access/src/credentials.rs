@@ -26,16 +26,8 @@ impl Credentials {
     /// Reads a value of Authorization. `None` if it has another scheme, is malformed, or is longer than any name and password may be.
     #[must_use]
     pub fn parse(value: &[u8]) -> Option<Credentials> {
-        const SCHEME: &[u8] = b"basic ";
         const BYTES_MAX: usize = (NAME_BYTES_MAX + 1 + PASSWORD_BYTES_MAX) * 4 / 3 + 16;
-        let (scheme, text) = value.split_at_checked(SCHEME.len())?;
-        if !scheme.eq_ignore_ascii_case(SCHEME) {
-            return None;
-        }
-        let text = text.trim_ascii();
-        if text.len() > BYTES_MAX {
-            return None;
-        }
+        let text = after_scheme(value, b"basic ", BYTES_MAX)?;
         let bytes = BASE64.decode(text).ok()?;
         let colon = bytes.iter().position(|byte| *byte == b':')?;
         let name = std::str::from_utf8(&bytes[..colon]).ok()?;
@@ -46,25 +38,24 @@ impl Credentials {
             password: bytes[colon + 1..].to_vec(),
         })
     }
-}
 
-impl Credentials {
     /// Reads a token: a value of Authorization with the scheme Bearer (RFC 6750 §2.1). The name is empty. `None` for other values.
     #[must_use]
     pub fn token(value: &[u8]) -> Option<Credentials> {
-        const SCHEME: &[u8] = b"bearer ";
-        const BYTES_MAX: usize = 8192;
-        let (scheme, token) = value.split_at_checked(SCHEME.len())?;
-        let token = token.trim_ascii();
-        let is_valid = scheme.eq_ignore_ascii_case(SCHEME)
-            && !token.is_empty()
-            && token.len() <= BYTES_MAX
-            && token.iter().all(u8::is_ascii_graphic);
+        let token = after_scheme(value, b"bearer ", 8192)?;
+        let is_valid = !token.is_empty() && token.iter().all(u8::is_ascii_graphic);
         is_valid.then(|| Credentials {
             name: String::new(),
             password: token.to_vec(),
         })
     }
+}
+
+/// The text after a scheme, which is in lower case; `None` if there are more than so many bytes.
+fn after_scheme<'v>(value: &'v [u8], scheme: &[u8], most: usize) -> Option<&'v [u8]> {
+    let (own, text) = value.split_at_checked(scheme.len())?;
+    let text = text.trim_ascii();
+    (own.eq_ignore_ascii_case(scheme) && text.len() <= most).then_some(text)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher as _;
+use std::hash::{BuildHasher as _, Hash};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -39,7 +39,6 @@ pub struct FailureLimit {
     pub refused_for: Duration,
 }
 
-/// The counters of all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     table: Mutex<Table>,
@@ -54,7 +53,6 @@ struct Table {
     counters: HashMap<u64, Counter>,
     /// The passwords that are being verified, by counter, each with the number of its requests. Bounded by the requests in progress.
     attempts: HashMap<u64, HashMap<PasswordId, u32>>,
-    /// The users, by the number of their counter.
     named: HashMap<u64, Named>,
     wrong: u64,
     refused: u64,
@@ -90,16 +88,12 @@ pub(crate) struct Who {
 /// The counters of somebody who has sent a password.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender {
-    user: u64,
+    /// The number of the counter of the user, from the address.
+    pub user: u64,
     address: u64,
 }
 
 impl Sender {
-    /// The number of the counter of the user, from the address.
-    pub(crate) fn user(self) -> u64 {
-        self.user
-    }
-
     fn counters(self) -> [u64; 2] {
         [self.user, self.address]
     }
@@ -140,7 +134,6 @@ impl Failures {
         Err(rest)
     }
 
-    /// Ends what `begin` has begun.
     pub(crate) fn end(&self, sender: Sender, password: &PasswordId) {
         self.lock().end(sender, password);
     }
@@ -160,7 +153,7 @@ impl Failures {
         table.note(sender, who, limit, now);
         let counters = &mut table.counters;
         if counters.len() >= COUNTERS_MAX {
-            make_room(counters, now);
+            make_room(counters, COUNTERS_MAX, now, |counter| counter.ends);
         }
         let mut count = |key: u64| {
             let counter = counters.entry(key).or_insert(Counter { failures: 0, ends: now });
@@ -178,10 +171,8 @@ impl Failures {
             .min(DELAY_MOST)
     }
 
-    /// Forgets the wrong passwords of a user who has sent the right one.
     pub(crate) fn forget(&self, sender: Sender) {
-        let mut table = self.lock();
-        table.counters.remove(&sender.user);
+        self.lock().counters.remove(&sender.user);
     }
 
     /// The clients that have sent wrong passwords. `clock` is the time of day at `now`.
@@ -191,7 +182,7 @@ impl Failures {
         named.sort_unstable_by_key(|named| std::cmp::Reverse(named.last));
         let seconds = |time: Option<SystemTime>| {
             let since = time.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
-            since.map_or(0, |since| since.as_secs())
+            since.unwrap_or_default().as_secs()
         };
         let of = |named: &Named| {
             let rest = table.refused_for(named.sender, None, named.limit, now);
@@ -270,10 +261,7 @@ impl Table {
             return;
         }
         if self.named.len() >= NAMED_MAX {
-            let mut times: Vec<_> = self.named.values().map(|named| named.last).collect();
-            let (_, oldest, _) = times.select_nth_unstable(NAMED_MAX / 8);
-            let oldest = *oldest;
-            self.named.retain(|_, named| named.last > oldest);
+            remove_eighth(&mut self.named, |named| named.last);
         }
         let named = Named {
             who: who.clone(),
@@ -295,16 +283,25 @@ pub(crate) fn network_of(client: IpAddr) -> IpAddr {
     }
 }
 
-/// Removes the counters that are over, and at least an eighth of them: those that end first.
-fn make_room(counters: &mut HashMap<u64, Counter>, now: Instant) {
-    counters.retain(|_, counter| counter.ends > now);
-    if counters.len() < COUNTERS_MAX / 8 * 7 {
-        return;
+/// Removes the entries of a table of at most so many whose time is over, and at least an eighth of them: those whose time comes first.
+pub(crate) fn make_room<K: Eq + Hash, V>(
+    table: &mut HashMap<K, V>,
+    most: usize,
+    now: Instant,
+    time: impl Fn(&V) -> Instant,
+) {
+    table.retain(|_, value| time(value) > now);
+    if table.len() >= most / 8 * 7 {
+        remove_eighth(table, time);
     }
-    let mut ends: Vec<_> = counters.values().map(|counter| counter.ends).collect();
-    let (_, limit, _) = ends.select_nth_unstable(COUNTERS_MAX / 8);
+}
+
+/// Removes an eighth of a table: the entries with the earliest times.
+fn remove_eighth<K: Eq + Hash, V>(table: &mut HashMap<K, V>, time: impl Fn(&V) -> Instant) {
+    let mut times: Vec<_> = table.values().map(&time).collect();
+    let (_, limit, _) = times.select_nth_unstable(table.len() / 8);
     let limit = *limit;
-    counters.retain(|_, counter| counter.ends > limit);
+    table.retain(|_, value| time(value) > limit);
 }
 
 #[cfg(test)]

@@ -6,8 +6,6 @@
 //! ```
 //! A network may have the whole queue while nobody else wants it: an office or a provider may have one address for many people. Once it is full, a password of a network with fewer of
 //! them takes the place of the last one of the network with the most. Names that do not exist wait like others: otherwise the order of the answers would tell who exists.
-//!
-//! Not here: the threads that hash them (`verifier`).
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,24 +16,21 @@ const IPV4_BITS: u32 = 24;
 /// Bits of an IPv6 address that are of its network: what a provider gives one customer (RFC 6177).
 const IPV6_BITS: u32 = 56;
 
-/// The network that a password comes from, and its rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
     network: IpAddr,
     rank: Rank,
 }
 
-/// Passwords of which rank are hashed first.
+/// Passwords of which rank are hashed first, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rank {
     /// The user has logged in from the address lately. Nobody without their password is one of these.
     Returning,
-    /// Anybody else.
     Other,
 }
 
 impl Origin {
-    /// The origin of a password from this address.
     pub(crate) fn new(client: IpAddr, rank: Rank) -> Origin {
         let network = match client.to_canonical() {
             IpAddr::V4(address) => {
@@ -51,14 +46,9 @@ impl Origin {
     }
 }
 
-/// Items that wait, by rank and network.
 #[derive(Debug)]
-pub(crate) struct FairQueue<T> {
-    returning: Networks<T>,
-    others: Networks<T>,
-}
+pub(crate) struct FairQueue<T>([Networks<T>; 2]);
 
-/// The networks of a rank.
 #[derive(Debug)]
 struct Networks<T> {
     waiting: HashMap<IpAddr, VecDeque<T>>,
@@ -69,70 +59,52 @@ struct Networks<T> {
 
 impl<T> Default for FairQueue<T> {
     fn default() -> FairQueue<T> {
-        FairQueue {
-            returning: Networks::new(),
-            others: Networks::new(),
-        }
+        FairQueue([(); 2].map(|()| Networks {
+            waiting: HashMap::new(),
+            turns: VecDeque::new(),
+            length: 0,
+        }))
     }
 }
 
 impl<T> FairQueue<T> {
-    /// The number of those that wait.
     pub(crate) fn len(&self) -> usize {
-        self.returning.length + self.others.length
+        self.0.iter().map(|networks| networks.length).sum()
     }
 
-    /// Adds one, whether there is room or not.
     pub(crate) fn push(&mut self, origin: Origin, item: T) {
-        self.of(origin.rank).push(origin.network, item);
+        self.0[origin.rank as usize].push(origin.network, item);
     }
 
-    /// The one whose turn it is.
     pub(crate) fn pop(&mut self) -> Option<T> {
-        self.returning.pop().or_else(|| self.others.pop())
+        self.0.iter_mut().find_map(Networks::pop)
     }
 
     /// Makes room for one more in a full queue. `None` if its network has its share already.
     pub(crate) fn displace(&mut self, origin: Origin) -> Option<T> {
         if origin.rank == Rank::Returning
-            && let Some(last) = self.others.displace(0)
+            && let Some(last) = self.0[Rank::Other as usize].displace(0)
         {
             return Some(last);
         }
         // One of a network that has two more: so each has its share at last, and none is displaced in vain.
-        let networks = self.of(origin.rank);
+        let networks = &mut self.0[origin.rank as usize];
         let own = networks.waiting.get(&origin.network).map_or(0, VecDeque::len);
         networks.displace(own + 1)
     }
 
-    /// Keeps those of which `is_kept` says so.
     pub(crate) fn retain(&mut self, is_kept: impl Fn(&T) -> bool) {
-        self.returning.retain(&is_kept);
-        self.others.retain(&is_kept);
+        for networks in &mut self.0 {
+            networks.retain(&is_kept);
+        }
     }
 
-    /// Removes all.
     pub(crate) fn clear(&mut self) {
         *self = FairQueue::default();
-    }
-
-    fn of(&mut self, rank: Rank) -> &mut Networks<T> {
-        match rank {
-            Rank::Returning => &mut self.returning,
-            Rank::Other => &mut self.others,
-        }
     }
 }
 
 impl<T> Networks<T> {
-    fn new() -> Networks<T> {
-        Networks {
-            waiting: HashMap::new(),
-            turns: VecDeque::new(),
-            length: 0,
-        }
-    }
-
     fn push(&mut self, network: IpAddr, item: T) {
         let waiting = self.waiting.entry(network).or_default();
         if waiting.is_empty() {

@@ -38,9 +38,9 @@ const SHA_ROUNDS_USUAL: u64 = 5000;
 /// The hash of a password.
 #[derive(Clone, Debug)]
 pub struct StoredHash {
-    kind: Kind,
+    pub(crate) kind: Kind,
     /// How long it takes, compared with others of its kind.
-    cost: u64,
+    pub(crate) cost: u64,
     /// The hash as it was written.
     text: Box<str>,
 }
@@ -55,7 +55,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All of them.
     pub(crate) const ALL: [Kind; 5] = [Kind::Argon2, Kind::Bcrypt, Kind::ShaCrypt, Kind::Apr1, Kind::Sha1];
 }
 
@@ -78,16 +77,6 @@ impl StoredHash {
             cost,
             text: text.into(),
         })
-    }
-
-    /// The kind of the hash.
-    pub(crate) fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// How long it takes, compared with others of its kind.
-    pub(crate) fn cost(&self) -> u64 {
-        self.cost
     }
 
     /// Why the hash is weak. `None` if it is not.
@@ -141,8 +130,8 @@ pub fn hash_new(password: &[u8]) -> Result<String, String> {
         ));
     }
     let hash: Result<phc::PasswordHash, _> = Argon2::default().hash_password(password);
-    hash.map(|hash| hash.to_string())
-        .map_err(|error| format!("the password cannot be hashed: {error}"))
+    let hash = hash.map_err(|error| format!("the password cannot be hashed: {error}"))?;
+    Ok(hash.to_string())
 }
 
 fn kind_of(text: &str) -> Result<Kind, String> {
@@ -182,19 +171,16 @@ fn kind_of(text: &str) -> Result<Kind, String> {
 
 /// Two characters of salt and eleven of a hash (crypt(5)).
 fn is_des(text: &str) -> bool {
-    text.len() == 13
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"./".contains(&byte))
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"./".contains(&byte);
+    text.len() == 13 && text.bytes().all(is_digit)
 }
 
 /// The cost of a kind of which all hashes cost the same.
 fn check(is_valid: bool, text: &str) -> Result<u64, String> {
     let kind = text.split_at_checked(6).map_or(text, |(begin, _)| begin);
-    if is_valid {
-        Ok(1)
-    } else {
-        Err(format!("has a damaged hash ({kind}…): set the password again"))
+    match is_valid {
+        true => Ok(1),
+        false => Err(format!("has a damaged hash ({kind}…): set the password again")),
     }
 }
 
@@ -205,12 +191,8 @@ fn costs_too_much(what: &str, most: u32) -> String {
 /// The cost: memory and passes.
 fn check_argon2(text: &str) -> Result<u64, String> {
     let parsed = phc::PasswordHash::new(text);
-    let params = parsed
-        .as_ref()
-        .ok()
-        .and_then(|hash| argon2::Params::try_from(hash).ok());
-    let is_complete = parsed.is_ok_and(|hash| hash.salt.is_some() && hash.hash.is_some());
-    let Some(params) = params.filter(|_| is_complete) else {
+    let complete = parsed.ok().filter(|hash| hash.salt.is_some() && hash.hash.is_some());
+    let Some(params) = complete.and_then(|hash| argon2::Params::try_from(&hash).ok()) else {
         return check(false, text);
     };
     for (what, is, most) in [

@@ -7,7 +7,6 @@
 //! waiting       the requests that wait for a password
 //! throttle      requests at once, and a queue               rate       requests of a client in a time
 //! ```
-//! Not here: which rules a path has (`sluice_server::dispatch`), and the answers to refused requests (its gate).
 #![forbid(unsafe_code)]
 
 mod apr1;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sluice_report::access::{LimitedClient, RateReport};
 use sluice_settings::rule::RateSettings;
 
-use crate::failures::network_of;
+use crate::failures::{make_room, network_of};
 
 /// Clients at most that are counted at once. When there are as many, those whose allowance is nearly full are forgotten.
 const CLIENTS_MAX: usize = 50_000;
@@ -24,7 +24,6 @@ pub struct RateTable(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
-    /// When the allowance of a client is full again.
     full_at: HashMap<IpAddr, Instant>,
     refused: u64,
 }
@@ -38,21 +37,17 @@ impl RateTable {
         let mut table = self.lock();
         let full_at = &mut table.full_at;
         if full_at.len() >= CLIENTS_MAX {
-            make_room(full_at, now);
+            make_room(full_at, CLIENTS_MAX, now, |full| *full);
         }
         let client = network_of(client);
         let full = full_at.get(&client).copied();
-        match excess(settings, full, now) {
-            Some(excess) => {
-                table.refused += 1;
-                Err(excess)
-            }
-            None => {
-                let full = full.filter(|full| *full > now).unwrap_or(now);
-                full_at.insert(client, full + one(settings));
-                Ok(())
-            }
+        if let Some(excess) = excess(settings, full, now) {
+            table.refused += 1;
+            return Err(excess);
         }
+        let full = full.filter(|full| *full > now).unwrap_or(now);
+        full_at.insert(client, full + one(settings));
+        Ok(())
     }
 
     /// The state of the table. Any thread may call it.
@@ -93,18 +88,6 @@ fn excess(settings: &RateSettings, full: Option<Instant>, now: Instant) -> Optio
     let full = full.filter(|full| *full > now).unwrap_or(now);
     let excess = (full + one(settings)).checked_duration_since(now + settings.per)?;
     Some(excess).filter(|excess| !excess.is_zero())
-}
-
-/// Removes those whose allowance is full, and at least an eighth: those that are next.
-fn make_room(full_at: &mut HashMap<IpAddr, Instant>, now: Instant) {
-    full_at.retain(|_, full| *full > now);
-    if full_at.len() < CLIENTS_MAX / 8 * 7 {
-        return;
-    }
-    let mut times: Vec<_> = full_at.values().copied().collect();
-    let (_, limit, _) = times.select_nth_unstable(CLIENTS_MAX / 8);
-    let limit = *limit;
-    full_at.retain(|_, full| *full > limit);
 }
 
 #[cfg(test)]

@@ -44,7 +44,6 @@ pub enum Permission {
     Denied,
 }
 
-/// Whether an entry holds.
 #[derive(PartialEq, Eq)]
 enum Holds {
     Yes(Option<Arc<str>>),

@@ -19,10 +19,8 @@ use sluice_settings::rule::UserSource;
 
 use crate::users::{Groups, Users};
 
-/// How long a file is taken as unchanged.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The largest file.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// The number of the next store: one that is opened at a reload never shares verified passwords with an earlier one.
@@ -33,8 +31,8 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 pub struct UserStore {
     /// Unique in this process.
     pub(crate) id: u64,
-    /// The same for each store of this source.
-    users_id: u64,
+    /// The same for each store with these users, also after a reload: wrong passwords are counted by it.
+    pub(crate) users_id: u64,
     source: Arc<UserSource>,
     file_check: Mutex<FileCheck>,
     current: Mutex<Current>,
@@ -49,7 +47,6 @@ pub struct UserStore {
 struct FileCheck {
     checked: Instant,
     stamps: [Option<Stamp>; 2],
-    /// Grows with each change.
     generation: u64,
 }
 
@@ -72,13 +69,7 @@ pub struct Loaded {
 }
 
 /// The members of stat(2) that change with the content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    file: [u64; 2],
-    size: u64,
-    modified: [i64; 2],
-    changed: [i64; 2],
-}
+type Stamp = ([u64; 3], [i64; 4]);
 
 impl UserStore {
     /// Reads the files.
@@ -96,14 +87,10 @@ impl UserStore {
         let stamps = stamps(source);
         match Loaded::read(source) {
             Ok(loaded) => UserStore::new(source, stamps, loaded, None),
-            Err(error) => UserStore::new(
-                source,
-                stamps,
-                Loaded::default(),
-                Some(format!(
-                    "{origin}: {error}; until then the answer is 503 where a user is needed"
-                )),
-            ),
+            Err(error) => {
+                let fault = format!("{origin}: {error}; until then the answer is 503 where a user is needed");
+                UserStore::new(source, stamps, Loaded::default(), Some(fault))
+            }
         }
     }
 
@@ -165,11 +152,6 @@ impl UserStore {
         }
         drop(file_check);
         Some(Arc::clone(self))
-    }
-
-    /// The same for each store with these users, also after a reload: wrong passwords are counted by it.
-    pub(crate) fn users_id(&self) -> u64 {
-        self.users_id
     }
 
     /// A line about each kind of weak hash in the users file, with the path of the file.
@@ -262,19 +244,15 @@ impl UserStore {
         };
         if let Err(error) = thread::Builder::new().name("users".to_owned()).spawn(read) {
             self.is_being_read.store(false, Ordering::Relaxed);
-            tracing::error!(
-                "{}: not read again, because no thread can be started: {error}",
-                self.shown()
-            );
+            let shown = self.shown();
+            tracing::error!("{shown}: not read again, because no thread can be started: {error}");
         }
     }
 
     fn shown(&self) -> String {
         let files = self.source.users.iter().chain(&self.source.groups);
-        files
-            .map(|path| path.display().to_string())
-            .collect::<Vec<_>>()
-            .join(", ")
+        let shown: Vec<_> = files.map(|path| path.display().to_string()).collect();
+        shown.join(", ")
     }
 }
 
@@ -292,44 +270,25 @@ impl Loaded {
     /// # Errors
     /// One line: a file is missing, or has a mistake.
     pub fn read(source: &UserSource) -> Result<Loaded, String> {
-        let users = source
-            .users
-            .as_deref()
-            .map(|path| Ok::<_, String>((path, read(path)?)))
-            .transpose()?;
-        let groups = source
-            .groups
-            .as_deref()
-            .map(|path| Ok::<_, String>((path, read(path)?)))
-            .transpose()?;
-        let at = |path: &Path, message: String| format!("{}:{message}", path.display());
         Ok(Loaded {
-            users: match users {
-                Some((path, text)) => Users::parse(&text).map_err(|message| at(path, message))?,
-                None => Users::default(),
-            },
-            groups: match groups {
-                Some((path, text)) => Groups::parse(&text).map_err(|message| at(path, message))?,
-                None => Groups::default(),
-            },
+            users: parsed(source.users.as_deref(), Users::parse)?,
+            groups: parsed(source.groups.as_deref(), Groups::parse)?,
         })
     }
+}
+
+/// The content of a file; nothing if there is none.
+fn parsed<T: Default>(path: Option<&Path>, parse: fn(&str) -> Result<T, String>) -> Result<T, String> {
+    let Some(path) = path else { return Ok(T::default()) };
+    parse(&read(path)?).map_err(|message| format!("{}:{message}", path.display()))
 }
 
 fn stamps(source: &UserSource) -> [Option<Stamp>; 2] {
-    [&source.users, &source.groups].map(|path| Stamp::of(path.as_deref()?))
-}
-
-impl Stamp {
-    fn of(path: &Path) -> Option<Stamp> {
-        let about = deadline::metadata(path).ok()?;
-        Some(Stamp {
-            file: [about.dev(), about.ino()],
-            size: about.size(),
-            modified: [about.mtime(), about.mtime_nsec()],
-            changed: [about.ctime(), about.ctime_nsec()],
-        })
-    }
+    [&source.users, &source.groups].map(|path| {
+        let about = deadline::metadata(path.as_deref()?).ok()?;
+        let times = [about.mtime(), about.mtime_nsec(), about.ctime(), about.ctime_nsec()];
+        Some(([about.dev(), about.ino(), about.size()], times))
+    })
 }
 
 fn read(path: &Path) -> Result<String, String> {

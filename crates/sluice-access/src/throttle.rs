@@ -32,13 +32,11 @@ pub struct Throttle {
 #[derive(Debug, Default)]
 struct Table {
     keys: HashMap<u64, Requests>,
-    /// Requests that found the queue full.
     refused: u64,
     /// Requests that have waited for too long.
     timed_out: u64,
 }
 
-/// The requests of one key.
 #[derive(Debug)]
 struct Requests {
     of: Whose,

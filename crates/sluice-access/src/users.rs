@@ -5,7 +5,7 @@
 //! bob:$2y$10$…                              editors: ann
 //! ```
 //! Empty lines and lines that begin with `#` are skipped, as in Apache. A file with a mistake is refused as a whole: a user who cannot
-//! log in because of one line would be noticed later than a message at the start. Not here: reading files again (`store`).
+//! log in because of one line would be noticed later than a message at the start.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -20,9 +20,7 @@ pub const NAME_BYTES_MAX: usize = 128;
 #[derive(Debug, Default)]
 pub struct Users {
     by_name: HashMap<Box<str>, StoredHash>,
-    /// The names in the order of the file.
     names: Vec<Box<str>>,
-    /// The slowest hash of each kind.
     slowest: Vec<StoredHash>,
 }
 
@@ -51,8 +49,8 @@ impl Users {
             users.names.push(name.into());
         }
         let of_kind = |kind: Kind| {
-            let hashes = users.by_name.values().filter(|hash| hash.kind() == kind);
-            hashes.max_by_key(|hash| hash.cost()).cloned()
+            let hashes = users.by_name.values().filter(|hash| hash.kind == kind);
+            hashes.max_by_key(|hash| hash.cost).cloned()
         };
         users.slowest = Kind::ALL.into_iter().filter_map(of_kind).collect();
         Ok(users)
@@ -67,8 +65,8 @@ impl Users {
     /// The slowest hash of each kind in the file but that of `own`: what a wrong password is compared with besides the user's own hash, so
     /// that it takes the same time for each user and for an unknown one. Empty if the file has no other kinds.
     pub fn hashes_besides(&self, own: Option<&StoredHash>) -> impl Iterator<Item = &StoredHash> {
-        let own = own.map(StoredHash::kind);
-        self.slowest.iter().filter(move |hash| Some(hash.kind()) != own)
+        let own = own.map(|hash| hash.kind);
+        self.slowest.iter().filter(move |hash| Some(hash.kind) != own)
     }
 
     /// The names, in the order of the file.
@@ -102,7 +100,6 @@ impl Users {
 #[derive(Debug, Default)]
 pub struct Groups {
     by_user: HashMap<Box<str>, Vec<Arc<str>>>,
-    /// Groups without users.
     empty: Vec<Box<str>>,
     names: Vec<Arc<str>>,
 }
@@ -171,10 +168,7 @@ impl Groups {
 
 /// The lines with content, with their numbers.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let numbered = text
-        .lines()
-        .enumerate()
-        .map(|(index, line)| (index + 1, line.trim_end()));
+    let numbered = (1..).zip(text.lines().map(str::trim_end));
     numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
@@ -228,7 +222,7 @@ mod tests {
         let users = Users::parse(&text).unwrap();
         let besides = |name| -> Vec<(Kind, u64)> {
             let hashes = users.hashes_besides(users.hash(name));
-            hashes.map(|hash| (hash.kind(), hash.cost())).collect()
+            hashes.map(|hash| (hash.kind, hash.cost)).collect()
         };
         let (bcrypt, sha_crypt, sha1) = ((Kind::Bcrypt, 12), (Kind::ShaCrypt, 5000), (Kind::Sha1, 1));
         assert_eq!(besides("nobody"), [bcrypt, sha_crypt, sha1]);

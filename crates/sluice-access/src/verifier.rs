@@ -25,7 +25,6 @@ pub(crate) trait Job: Send + 'static {
     fn run(self: Box<Self>);
 }
 
-/// The threads and their queue.
 #[derive(Default)]
 pub(crate) struct Verifier {
     shared: Arc<Shared>,
@@ -113,7 +112,6 @@ fn work(shared: &Weak<Shared>) {
 }
 
 impl Shared {
-    /// The next job; `None` at the end.
     fn next(&self) -> Option<Box<dyn Job>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

@@ -4,7 +4,6 @@
 //! first request ─▶ join ─▶ a job for a thread ─▶ finish ─▶ all that wait for it
 //! next ones     ─▶ join ─────────────────────────┘
 //! ```
-//! Not here: the threads (`verifier`), and whether a password is right (`control`).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -27,7 +26,6 @@ pub(crate) struct Verification {
 #[derive(Default)]
 pub(crate) struct Waiting(Mutex<HashMap<Verification, Vec<Waiter>>>);
 
-/// A request that waits.
 struct Waiter {
     ticket: Ticket,
     answer: oneshot::Sender<Outcome>,

@@ -1,9 +1,6 @@
 //! Reading a file while it is sent: exactly the bytes that it had when its length was announced, or an aborted body. No
 //! worker waits for a disk.
 //!
-//! Here: the body of a file ([`FileBody`]), a reader by chunks for bodies that convert a file ([`Reader`]), and reading as a
-//! whole. Not here: which file (`lookup`), and for how long content is kept (`cache`).
-//!
 //! The worker itself reads chunks that are in the page cache, which costs no more than any read. The first chunk that is not
 //! there is read by a blocking thread. From then on the thread reads one chunk ahead until the end of the file, because the
 //! rest is most likely not in memory either; it reads from the disk while the client receives the chunk before. The same is
@@ -12,7 +9,6 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -25,14 +21,13 @@ use tokio::runtime::Handle;
 
 use crate::foreign;
 use crate::foreign::served_file::ServedFile;
-use crate::local_read::LocalRead;
+use crate::local_read::ReadAhead;
 use crate::pace::Pace;
 
 /// Files of at most this size are read at once, so that head and body leave in one write. Larger files, and those that are not
 /// in the page cache, are read into the cache by a blocking thread, while the first request is served from the file.
 pub(crate) const WHOLE_BYTES_MAX: u64 = 64 << 10;
 
-/// The thing that is read, for the error that it cannot be.
 const FILE: &str = "a file that is being sent";
 
 /// Bytes that the worker reads at once from a file that it converts.
@@ -52,7 +47,6 @@ impl FileBody {
         }
     }
 
-    /// The first `bytes` bytes of a file.
     pub(crate) fn new(file: Arc<ServedFile>, bytes: u64) -> FileBody {
         FileBody::of(Reader::new(file, 0, bytes))
     }
@@ -61,14 +55,10 @@ impl FileBody {
     pub(crate) fn slice(&self, range: &Range<u64>) -> FileBody {
         let whole = &self.reader;
         let (start, end) = (range.start.min(whole.left), range.end.min(whole.left));
-        FileBody::of(Reader::new(
-            Arc::clone(&whole.file),
-            whole.at + start,
-            end.saturating_sub(start),
-        ))
+        let bytes = end.saturating_sub(start);
+        FileBody::of(Reader::new(Arc::clone(&whole.file), whole.at + start, bytes))
     }
 
-    /// Bytes that are still to be sent.
     pub(crate) fn left(&self) -> u64 {
         self.reader.left
     }
@@ -116,18 +106,15 @@ pub(crate) struct Reader {
     at: u64,
     left: u64,
     chunk_bytes_max: usize,
-    /// Most bytes that are read at once from the page cache.
     cached_bytes_max: usize,
     /// The memory of the last chunk that was in the page cache; used again when that chunk was sent.
     memory: BytesMut,
     /// Size of all of that memory.
     memory_bytes: usize,
-    /// The chunk that a blocking thread is reading.
-    ahead: Option<Ahead>,
+    ahead: Option<ReadAhead>,
 }
 
 impl Reader {
-    /// Reads `bytes` bytes from the offset `at`.
     pub(crate) fn new(file: Arc<ServedFile>, at: u64, bytes: u64) -> Reader {
         Reader {
             file,
@@ -141,17 +128,14 @@ impl Reader {
         }
     }
 
-    /// Sets the largest number of bytes of the chunks to come.
     pub(crate) fn limit_chunks(&mut self, bytes_max: usize) {
         self.chunk_bytes_max = bytes_max;
     }
 
-    /// Whether everything was read, or reading was ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.left == 0
     }
 
-    /// Ends reading early.
     pub(crate) fn end(&mut self) {
         self.left = 0;
         self.ahead = None;
@@ -183,7 +167,6 @@ impl Reader {
         Poll::Ready(Ok(chunk.into()))
     }
 
-    /// The next chunk, if it begins in the page cache.
     fn read_cached(&mut self) -> Option<Bytes> {
         let wanted = self.chunk_bytes(self.cached_bytes_max);
         if self.file.share().is_some() {
@@ -221,7 +204,6 @@ impl Reader {
         self.left -= bytes as u64;
     }
 
-    /// Makes a blocking thread read the next chunk.
     fn read_ahead(&mut self) {
         // Its chunks have memory of their own.
         self.memory = BytesMut::new();
@@ -238,31 +220,9 @@ impl Reader {
             }
         };
         self.ahead = Handle::try_current().ok().map(|runtime| match file.share() {
-            None => Ahead::Local(LocalRead::begin(&runtime, &file, read)),
-            Some(share) => Ahead::Foreign(Box::pin(foreign::answer_to(FILE, foreign::begin(share, read)))),
+            None => ReadAhead::begin(&runtime, &file, read),
+            Some(share) => ReadAhead::elsewhere(foreign::answer_to(FILE, foreign::begin(share, read))),
         });
-    }
-}
-
-/// A chunk from a file system that another process or machine serves, or that it has not answered.
-type ForeignChunk = Result<io::Result<Vec<u8>>, Fault>;
-
-/// A chunk that is being read by a blocking thread. Dropping it cancels the reading if no thread has started it.
-enum Ahead {
-    Local(LocalRead),
-    /// In a file system that another process or machine serves.
-    Foreign(Pin<Box<dyn Future<Output = ForeignChunk>>>),
-}
-
-impl Ahead {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
-        match self {
-            Ahead::Local(reading) => reading.poll(context),
-            Ahead::Foreign(reading) => {
-                let read = ready!(reading.as_mut().poll(context));
-                Poll::Ready(read.unwrap_or_else(|fault| Err(io::Error::other(fault))))
-            }
-        }
     }
 }
 

@@ -1,14 +1,14 @@
 //! The file cache: content and header fields of requested files, shared by all workers.
 //!
-//! Here: lookups, freshness, and which files are admitted. An entry is fresh for `revalidate_after`. After that the file is
-//! opened again, under all rules of its directory, and its metadata are compared; it is read again only if it has changed.
-//! Not here: entries and eviction (`entry`), reading in the background (`fill`), memory for content (`content`), opening
-//! and reading for a request (`lookup`).
+//! An entry is fresh for `revalidate_after`. After that the file is opened again, under all rules of its directory, and its metadata are
+//! compared; it is read again only if it has changed.
 
 pub(crate) mod content;
 pub(crate) mod counters;
 pub(crate) mod entry;
 pub(crate) mod fill;
+pub(crate) mod in_flight;
+pub(crate) mod time_budget;
 pub(crate) mod variant_notes;
 
 use std::collections::HashSet;
@@ -22,23 +22,29 @@ use sluice_http::conditions;
 use sluice_settings::{CacheSettings, CacheUse};
 
 use crate::cache::content::ContentStore;
-use crate::cache::counters::{CacheCounters, Event, Tally};
-use crate::cache::entry::{BorrowedKey, CacheEntry, Cached, Entries, Key, entries};
+pub use crate::cache::counters::CacheCounters;
+use crate::cache::counters::{Event, Tally};
+pub use crate::cache::entry::CacheEntry;
+use crate::cache::entry::{BorrowedKey, Cached, Entries, Key, entries};
+use crate::cache::in_flight::InFlight;
+use crate::cache::time_budget::TimeBudget;
 use crate::directory::Directory;
 
 /// One hit of so many is counted for its entry, and stands for all of them: if each were, all workers would write to the entry of a file that
 /// many ask for. A prime, so that requests in a regular order are all counted.
 const HITS_A_SAMPLE: u64 = 17;
 
-/// Files in memory, by directory and name.
-pub(crate) struct Cache {
+/// Files in memory, by directory and name, and the compressions in progress that will become entries. All workers share it.
+pub struct FileCache {
     entries: Entries,
-    /// Files that are being read in the background.
     filling: Mutex<HashSet<Key>>,
     settings: CacheSettings,
     started: Instant,
     tally: Arc<Tally>,
     content: ContentStore,
+    pub(crate) in_flight: InFlight,
+    /// For compressing variants.
+    pub(crate) time: Arc<TimeBudget>,
 }
 
 /// Whether the next change of a file will show in its time of modification, because that is long enough ago.
@@ -47,53 +53,46 @@ pub(crate) fn has_reliable_mtime(metadata: &Metadata) -> bool {
     metadata.modified().is_ok_and(is_reliable)
 }
 
-impl Cache {
+impl FileCache {
     /// An empty cache with these bounds.
-    pub(crate) fn new(settings: &CacheSettings) -> Cache {
+    pub fn new(settings: &CacheSettings) -> FileCache {
         let tally = Arc::default();
-        Cache {
+        FileCache {
             entries: entries(settings, &tally),
             filling: Mutex::default(),
             settings: settings.clone(),
             started: Instant::now(),
             tally,
             content: ContentStore::new(),
+            in_flight: InFlight::default(),
+            time: Arc::new(TimeBudget::new(settings.compression_time_per_minute)),
         }
     }
 
-    /// An empty cache that replaces this one and continues the counters. Files that are being read for this cache do not get
-    /// into the new one.
-    pub(crate) fn empty_copy(&self) -> Cache {
-        Cache {
-            entries: entries(&self.settings, &self.tally),
-            filling: Mutex::default(),
-            settings: self.settings.clone(),
-            started: self.started,
-            tally: Arc::clone(&self.tally),
-            content: self.content.clone(),
-        }
-    }
-
-    /// An empty cache with the bounds of this one that continues the counters of another one.
-    pub(crate) fn continuing(&self, replaced: &Cache) -> Cache {
+    /// An empty cache with the bounds of this one that continues the counters of another one, or of this one. Files that are being read or
+    /// compressed for the other one do not get into it.
+    #[must_use]
+    pub fn continuing(&self, replaced: &FileCache) -> FileCache {
         let tally = Arc::clone(&replaced.tally);
-        Cache {
+        FileCache {
             entries: entries(&self.settings, &tally),
             filling: Mutex::default(),
             settings: self.settings.clone(),
             started: self.started,
             tally,
             content: self.content.clone(),
+            in_flight: InFlight::default(),
+            time: Arc::clone(&self.time),
         }
     }
 
     /// Removes all entries.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         self.entries.clear();
     }
 
     /// The counters up to now, and the number and size of the entries.
-    pub(crate) fn counters(&self) -> CacheCounters {
+    pub fn counters(&self) -> CacheCounters {
         let (mut files, mut bytes) = (0, 0);
         for (_, cached) in self.entries.iter() {
             files += 1;
@@ -102,18 +101,17 @@ impl Cache {
         self.tally.counters(files, bytes)
     }
 
-    /// Takes back what the decision of the calling thread has counted.
-    pub(crate) fn uncount_decision(&self) {
+    /// Takes back what the last decision of the calling thread has counted, because it left a lookup (`foreign::here`), and will be repeated.
+    pub fn uncount_decision(&self) {
         self.tally.uncount_decision();
     }
 
-    /// All entries, in no order.
-    pub(crate) fn list(&self) -> Vec<CacheEntry> {
+    /// All entries, in no order. Takes some milliseconds if there are many.
+    pub fn entries(&self) -> Vec<CacheEntry> {
         let now = self.now();
         let entry = |(key, cached): (Key, Arc<Cached>)| CacheEntry {
-            directory: key.directory(),
-            // That of a compressed variant goes on after a NUL.
-            name: key.name().split('\0').next().unwrap_or_default().to_owned(),
+            directory: key.0,
+            name: key.file_name().to_owned(),
             coding: cached.representation.coding.token(),
             bytes: cached.content.len() as u64,
             hits: cached.hits(),
@@ -152,7 +150,6 @@ impl Cache {
         self.entries.get(&BorrowedKey(directory.id(), name))
     }
 
-    /// The entry with this key, like `peek`.
     pub(crate) fn peek_key(&self, key: &Key) -> Option<Arc<Cached>> {
         self.entries.get(key)
     }
@@ -207,7 +204,6 @@ impl Cache {
         self.content.store(bytes)
     }
 
-    /// Milliseconds since the cache was made.
     fn now(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }

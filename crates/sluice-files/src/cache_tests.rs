@@ -38,7 +38,11 @@ fn representation(name: &str, metadata: &Metadata) -> Representation {
 fn cached(name: &str, file: &File, content: &'static [u8]) -> Arc<Cached> {
     let metadata = file.metadata().unwrap();
     let content = Bytes::from_static(content).into();
-    Arc::new(Cached::new(representation(name, &metadata), content, &metadata))
+    Arc::new(Cached::new(
+        representation(name, &metadata),
+        content,
+        entry::FileVersion::of(&metadata),
+    ))
 }
 
 #[test]
@@ -49,7 +53,7 @@ fn entry_is_found_by_directory_and_name_only() {
         Directory::open(place.path()).unwrap(),
     );
     let file = old_file(&place.path().join("a"), b"text");
-    let cache = Cache::new(&SETTINGS);
+    let cache = FileCache::new(&SETTINGS);
     cache.insert(Key::new(&directory, "a"), &cached("a", &file, b"text"));
     assert!(matches!(cache.find(&directory, "a", CacheUse::On), Ok(cached) if cached.content.bytes() == b"text"));
     assert!(matches!(cache.find(&directory, "b", CacheUse::On), Err(None)));
@@ -62,7 +66,7 @@ fn entry_becomes_stale_and_its_file_is_compared() {
     let place = tempfile::tempdir().unwrap();
     let directory = Directory::open(place.path()).unwrap();
     let file = old_file(&place.path().join("a"), b"text");
-    let cache = Cache::new(&CacheSettings {
+    let cache = FileCache::new(&CacheSettings {
         revalidate_after: Duration::ZERO,
         ..SETTINGS
     });
@@ -79,7 +83,7 @@ fn entry_becomes_stale_and_its_file_is_compared() {
 fn large_and_just_changed_files_are_not_admitted() {
     let place = tempfile::tempdir().unwrap();
     let at = |name: &str| place.path().join(name);
-    let cache = Cache::new(&SETTINGS);
+    let cache = FileCache::new(&SETTINGS);
     let admits = |file: &File| cache.admits(&file.metadata().unwrap());
     assert!(admits(&old_file(&at("most"), &[0; 100 << 10])));
     assert!(!admits(&old_file(&at("more"), &[0; (100 << 10) + 1])));
@@ -94,7 +98,7 @@ fn bytes_and_entries_stay_within_the_bounds() {
     let directory = Directory::open(place.path()).unwrap();
     let file = old_file(&place.path().join("a"), b"");
     for (content, most) in [(&LARGE[..], 12), (b"", 16)] {
-        let cache = Cache::new(&SETTINGS);
+        let cache = FileCache::new(&SETTINGS);
         for number in 0..100 {
             let name = number.to_string();
             cache.insert(Key::new(&directory, &name), &cached(&name, &file, content));
@@ -117,7 +121,7 @@ fn largest_file_is_kept_also_as_the_only_one() {
         ..SETTINGS
     };
     for settings in [SETTINGS, for_one] {
-        let cache = Cache::new(&settings);
+        let cache = FileCache::new(&settings);
         cache.insert(Key::new(&directory, "a"), &cached("a", &file, &LARGEST));
         assert!(cache.find(&directory, "a", CacheUse::On).is_ok());
     }
@@ -129,7 +133,7 @@ fn content_of_medium_size_is_sealed_up_to_the_bound() {
     let place = tempfile::tempdir().unwrap();
     let text: Vec<u8> = (0..=LARGEST).map(|at| (at % 251) as u8).collect();
     let file = old_file(&place.path().join("a"), &text);
-    let mut cache = Cache::new(&SETTINGS);
+    let mut cache = FileCache::new(&SETTINGS);
     cache.content.sealed_max = 1;
     let sealed = cache.read(&file, LARGEST).unwrap();
     let beyond = cache.read(&file, LARGEST).unwrap();
@@ -157,7 +161,7 @@ fn content_of_medium_size_is_sealed_up_to_the_bound() {
 async fn fill_keeps_a_file_only_if_it_has_not_changed() {
     let place = tempfile::tempdir().unwrap();
     let directory = Directory::open(place.path()).unwrap();
-    let cache = Arc::new(Cache::new(&SETTINGS));
+    let cache = Arc::new(FileCache::new(&SETTINGS));
     let fill = |name: &str, seen: &Metadata| {
         let file = File::open(place.path().join(name)).unwrap();
         let key = Key::new(&directory, name);
@@ -168,7 +172,7 @@ async fn fill_keeps_a_file_only_if_it_has_not_changed() {
             &representation(name, seen),
             seen,
         );
-        fill.read_in_background(Cache::read);
+        fill.read_in_background(FileCache::read);
     };
     let seen = old_file(&place.path().join("changed"), b"text").metadata().unwrap();
     old_file(&place.path().join("changed"), b"other text");
@@ -186,9 +190,9 @@ async fn fill_keeps_a_file_only_if_it_has_not_changed() {
 async fn file_whose_reading_panicked_can_be_read_again() {
     let place = tempfile::tempdir().unwrap();
     let directory = Directory::open(place.path()).unwrap();
-    let cache = Arc::new(Cache::new(&SETTINGS));
+    let cache = Arc::new(FileCache::new(&SETTINGS));
     let seen = old_file(&place.path().join("a"), b"text").metadata().unwrap();
-    let fill = async |read: fn(&Cache, &File, u64) -> io::Result<Content>| {
+    let fill = async |read: fn(&FileCache, &File, u64) -> io::Result<Content>| {
         let file = Arc::new(ServedFile::local(File::open(place.path().join("a")).unwrap()));
         let fill = Fill::new(
             &cache,
@@ -208,6 +212,6 @@ async fn file_whose_reading_panicked_can_be_read_again() {
     };
     assert!(fill(|_, _, _| panic!("on purpose")).await);
     assert!(matches!(cache.find(&directory, "a", CacheUse::On), Err(None)));
-    assert!(fill(Cache::read).await);
+    assert!(fill(FileCache::read).await);
     assert!(cache.find(&directory, "a", CacheUse::On).is_ok());
 }

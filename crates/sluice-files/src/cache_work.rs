@@ -1,7 +1,7 @@
 //! Work for the file cache that the lookup of a file leaves behind: files to be read into the cache, a variant to be compressed.
 //!
-//! Looking up a file reads none of it, because its client may yet be refused, or have it already. Here: doing the work, once the file is to be sent. Not
-//! here: how a file is read into the cache (`cache::fill`), how a variant is compressed (`variants::on_demand`).
+//! Looking up a file reads none of it, because its client may yet be refused, or have it already. The work is done once the
+//! file is to be sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use sluice_http::fault::Fault;
 use sluice_watch::Tracer;
 use tokio::time::timeout;
 
-use crate::cache::Cache;
+use crate::cache::FileCache;
 use crate::cache::entry::Cached;
 use crate::cache::fill::Fill;
+use crate::cache::in_flight::Awaited;
 use crate::file_events::note;
 use crate::found::{Found, Stored};
 use crate::response::Selected;
-use crate::variants::in_flight::Awaited;
 use crate::variants::on_demand::{Compression, Original};
 
 /// Longest wait for a variant. After it the file is sent as it is.
@@ -28,43 +28,28 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The work of the cache for a file that is to be sent.
 #[derive(Default)]
-pub(crate) enum CacheWork {
-    #[default]
-    None,
-    /// Reads files.
-    Fill(Box<Fills>),
-    /// Reads files, and has a variant of the file compressed.
-    Compress(Box<(Fills, Compression)>),
-}
-
-/// Files to be read into the cache.
-#[derive(Default)]
-pub(crate) struct Fills {
-    /// The file that was looked up.
+pub(crate) struct CacheWork {
+    /// Reads the file that was looked up.
     pub file: Option<Box<Fill>>,
-    /// The compressed file beside it that is sent.
+    /// Reads the compressed file beside it that is sent.
     pub beside: Option<Box<Fill>>,
     /// Compressed files that are not beside it, for the notes of its entry.
     pub absent: Vec<Encoding>,
+    /// Has a variant of the file compressed.
+    pub compression: Option<Box<Compression>>,
 }
 
-impl From<Fills> for CacheWork {
-    fn from(fills: Fills) -> CacheWork {
-        match fills {
-            Fills {
-                file: None,
-                beside: None,
-                absent: _,
-            } => CacheWork::None,
-            fills => CacheWork::Fill(Box::new(fills)),
-        }
+impl CacheWork {
+    /// The work; `None` if there is none.
+    pub(crate) fn boxed(self) -> Option<Box<CacheWork>> {
+        let has_any = self.file.is_some() || self.beside.is_some() || self.compression.is_some();
+        has_any.then(|| Box::new(self))
     }
 }
 
 impl Selected {
-    /// Whether something is to be done before the file is sent.
     pub(crate) fn has_work(&self) -> bool {
-        !matches!(self.work, CacheWork::None) || matches!(self.found, Found::Records(_))
+        self.work.is_some() || matches!(self.found, Found::Records(_))
     }
 
     /// Does the work for the cache, and converts a small record file, unless the request is answered without the file (304, 412).
@@ -72,17 +57,14 @@ impl Selected {
     /// # Errors
     /// A small record file is malformed: the server's fault. The inner error is a variant that is being compressed, for which the request waits.
     pub(crate) fn do_work(mut self, fields: &HeaderMap) -> Result<Result<Selected, Box<PendingVariant>>, Fault> {
-        let (fills, compression) = match std::mem::take(&mut self.work) {
-            CacheWork::None => (Fills::default(), None),
-            CacheWork::Fill(fills) => (*fills, None),
-            CacheWork::Compress(work) => (work.0, Some(work.1)),
-        };
+        let is_awaited = self.is_awaited();
+        let mut work = self.work.take().unwrap_or_default();
         // The tag of a variant that is waited for has been compared when it was selected.
-        let is_of_file = !compression.as_ref().is_some_and(Compression::is_awaited);
-        if is_of_file && !self.performs(fields) {
+        if !is_awaited && !self.performs(fields) {
             return Ok(Ok(self));
         }
-        let original = self.fill(fills)?;
+        let compression = work.compression.take();
+        let original = self.fill(*work)?;
         let Some(compression) = compression else {
             return Ok(Ok(self));
         };
@@ -108,12 +90,12 @@ impl Selected {
     }
 
     /// Has the files read. The result is that of which a variant may be compressed.
-    fn fill(&mut self, fills: Fills) -> Result<Option<Original>, Fault> {
+    fn fill(&mut self, work: CacheWork) -> Result<Option<Original>, Fault> {
         let mut original = None;
-        if let Some(fill) = fills.file {
-            original = Some(Original::Open(Arc::clone(fill.file()), fill.version()));
+        if let Some(fill) = work.file {
+            original = Some(Original::Open(Arc::clone(&fill.file), fill.version));
             if let Some(cached) = read(fill, &self.tracer) {
-                for encoding in fills.absent {
+                for encoding in work.absent {
                     cached.variants.note_absent(encoding, cached.checked_at());
                 }
                 if let Found::File(_) = self.found {
@@ -122,7 +104,7 @@ impl Selected {
                 original = Some(Original::Cached(cached));
             }
         }
-        if let Some(fill) = fills.beside
+        if let Some(fill) = work.beside
             && let Some(cached) = read(fill, &self.tracer)
             && let Found::Precompressed(variant) = &mut self.found
         {
@@ -143,7 +125,6 @@ impl Selected {
 /// A response that waits for a variant.
 pub struct PendingVariant {
     name: String,
-    /// The file, which is sent without the variant.
     selected: Selected,
     variant: Awaited,
 }
@@ -178,10 +159,9 @@ pub(crate) fn read(fill: Box<Fill>, tracer: &Tracer) -> Option<Arc<Cached>> {
             Some(cached)
         }
         Err(fill) => {
-            note(tracer, || {
-                "read while it is sent, and into the cache in the background".into()
-            });
-            fill.read_in_background(Cache::read);
+            let text = "read while it is sent, and into the cache in the background";
+            note(tracer, || text.into());
+            fill.read_in_background(FileCache::read);
             None
         }
     }
@@ -189,6 +169,8 @@ pub(crate) fn read(fill: Box<Fill>, tracer: &Tracer) -> Option<Arc<Cached>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use std::fs::{self, File};
     use std::time::{Duration, SystemTime};
 
@@ -199,8 +181,8 @@ mod tests {
     use tokio::sync::watch;
 
     use super::PendingVariant;
+    use crate::cache::FileCache;
     use crate::directory::Directory;
-    use crate::file_cache::FileCache;
     use crate::lookup::{Files, PathForm};
     use crate::types::Types;
 
@@ -212,7 +194,7 @@ mod tests {
         let file = File::options().append(true).open(root.path().join("a.txt")).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(3600))
             .unwrap();
-        let cache = FileCache::new(&CacheSettings::default());
+        let cache = Arc::new(FileCache::new(&CacheSettings::default()));
         let files = Files {
             directory: &Directory::open(root.path()).unwrap(),
             records: None,

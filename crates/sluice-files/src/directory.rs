@@ -48,31 +48,28 @@ impl DirectoryId {
 /// An open directory, or one that will be opened when it exists.
 pub struct Directory {
     id: DirectoryId,
-    /// The path in the configuration.
     configured: PathBuf,
-    /// Empty until it exists.
     place: OnceLock<OpenDirectory>,
     withheld: Arc<WithheldFiles>,
-    /// Patterns, in lower case, of names of files that are never served.
-    withheld_names: Arc<[Wildcard]>,
-    /// Tests for paths that are scripts, whose text is never served.
-    programs: Vec<Program>,
-    /// Whether files with an execute bit are scripts, whose text is never served.
-    withholds_executables: bool,
+    /// Patterns, in lower case, of names of files that are never served; directories may have such names.
+    pub withheld_names: Arc<[Wildcard]>,
+    /// Tests for paths that are scripts, whose text is never served, also if another name leads to them.
+    pub programs: Vec<Program>,
+    /// Whether files with an execute bit are scripts, because a route runs them: their text is never served.
+    pub withholds_executables: bool,
     /// Whether directories without an index page are listed.
-    is_listed: bool,
+    pub is_listed: bool,
     /// Which links that leave the directory are followed.
-    pub(crate) follow: FollowLinks,
-    /// The same as `private` and `programs`, for real paths outside: they matter only if links are followed.
+    pub follow: FollowLinks,
+    /// The same as `private` of an open directory, for real paths outside: they matter only if links are followed.
     sources_outside: Vec<PathBuf>,
-    programs_outside: Vec<Program>,
+    /// The same as `programs`, by paths of the whole machine, to which links may lead.
+    pub programs_outside: Vec<Program>,
 }
 
 /// The target of a path with symbolic links.
 enum LinkTarget {
-    /// A path below the directory.
     Inside(PathBuf),
-    /// A real path outside.
     Outside(PathBuf),
 }
 
@@ -109,10 +106,8 @@ impl Directory {
         match Directory::open(path) {
             Err(error) if deadline::is_unanswered(&error) => {
                 if !is_reported {
-                    tracing::warn!(
-                        "directory {}: {error}; until that changes the answer is 503",
-                        path.display()
-                    );
+                    let shown = path.display();
+                    tracing::warn!("directory {shown}: {error}; until that changes the answer is 503");
                 }
                 Ok(Directory::new(path))
             }
@@ -186,51 +181,18 @@ impl Directory {
         self.withheld = Arc::clone(files);
     }
 
-    /// Does not serve files whose names match one of these patterns, which are in lower case; directories may have such names.
-    pub fn withhold_names(&mut self, names: Arc<[Wildcard]>) {
-        self.withheld_names = names;
-    }
-
-    /// Does not serve files whose path is that of a script, also if another name leads to them.
-    pub fn withhold_programs(&mut self, program: Program) {
-        self.programs.push(program);
-    }
-
-    /// Does not serve files that have an execute bit: a route runs them.
-    pub fn withhold_executables(&mut self) {
-        self.withholds_executables = true;
-    }
-
-    /// Withholds programs as `withhold_programs` does, by paths of the whole machine, to which links may lead.
-    pub fn withhold_programs_outside(&mut self, program: Program) {
-        self.programs_outside.push(program);
-    }
-
-    /// Lets directories without an index page be listed; without this they are not.
-    pub fn list(&mut self) {
-        self.is_listed = true;
-    }
-
-    /// Whether directories without an index page are listed.
-    pub fn is_listed(&self) -> bool {
-        self.is_listed
-    }
-
     /// Opens a file or directory for reading, by its path below this directory without a leading slash; an empty path is the
     /// directory itself.
     ///
     /// # Errors
     /// `NotFound` also for files that may not be served; otherwise the error of the system.
-    pub(crate) fn open_below(&self, relative: &str) -> io::Result<(ServedFile, Metadata)> {
+    pub fn open_below(&self, relative: &str) -> io::Result<(ServedFile, Metadata)> {
         answered(Question::Open, self.id.0, relative, again, || {
             self.open_as(relative, READ).map_err(or_left)
         })
     }
 
-    /// The metadata of a file that `open_below` would open, if another process did not hold a lease on it.
-    ///
-    /// # Errors
-    /// As of `open_below`.
+    /// The metadata of a file that `open_below` would open, if another process did not hold a lease on it; with the same errors.
     pub(crate) fn metadata_below(&self, relative: &str) -> io::Result<Metadata> {
         let open = || self.open_as(relative, OFlags::PATH).map_err(or_left);
         Ok(answered(Question::Metadata, self.id.0, relative, again, open)?.1)
@@ -262,14 +224,6 @@ impl Directory {
             file.read_ahead(&metadata);
         }
         Ok((file, metadata))
-    }
-
-    /// Opens a file by its path below this directory, if its content would be sent.
-    ///
-    /// # Errors
-    /// `NotFound` also for files that may not be served; otherwise the error of the system.
-    pub fn open_to_send(&self, relative: &str) -> io::Result<(ServedFile, Metadata)> {
-        self.open_below(relative)
     }
 
     /// Finds a program below this directory, by its path without a leading slash. Symbolic links that lead out of the directory
@@ -351,9 +305,10 @@ impl Directory {
         let name = if relative.is_empty() { "." } else { relative };
         match place.open_within(name, READ, ResolveFlags::NO_SYMLINKS) {
             Err(Errno::XDEV) if leaves(|| place.share(Path::new(relative))) => Err(left()),
-            Err(Errno::XDEV) => Ok(ServedFile::anywhere(
-                place.open_with(name, READ, ResolveFlags::NO_SYMLINKS)?.into(),
-            )),
+            Err(Errno::XDEV) => {
+                let file = place.open_with(name, READ, ResolveFlags::NO_SYMLINKS)?;
+                Ok(ServedFile::anywhere(file.into()))
+            }
             other => Ok(place.served(other?)),
         }
     }
@@ -434,10 +389,7 @@ impl Directory {
             && !inside.iter().any(is_script_directory)
             && !place.private.iter().any(|private| place.is_in(inside, private))
             && !place.private_later.iter().any(|link| place.is_in_later(inside, link))
-            && !place
-                .private_unanswered
-                .iter()
-                .any(|other| place.is_in_path(inside, other))
+            && !place.private_unanswered.iter().any(|at| place.is_in_path(inside, at))
             && !place.withheld_below.iter().any(|file| file.is_at(inside))
     }
 
@@ -453,10 +405,7 @@ impl Directory {
             && !self.is_withheld_name(real)
             && !self.withheld.is_at(real)
             && !self.sources_outside.iter().any(is_source)
-            && !self
-                .programs_outside
-                .iter()
-                .any(|is_program| is_program(&text_of_path(real)))
+            && !self.programs_outside.iter().any(|test| test(&text_of_path(real)))
     }
 
     fn is_withheld_name(&self, path: &Path) -> bool {
@@ -468,12 +417,9 @@ impl Directory {
             false => name,
         };
         let plain = without_coding(&name);
-        self.withheld_names.iter().any(|pattern| {
-            [Some(&*name), plain]
-                .into_iter()
-                .flatten()
-                .any(|name| pattern.matches(name).is_some())
-        })
+        let is_meant = |pattern: &Wildcard, name| pattern.matches(name).is_some();
+        let mut patterns = self.withheld_names.iter();
+        patterns.any(|pattern| is_meant(pattern, &*name) || plain.is_some_and(|plain| is_meant(pattern, plain)))
     }
 }
 
@@ -482,7 +428,6 @@ pub fn without_coding(name: &str) -> Option<&str> {
     COMPRESSED.iter().find_map(|suffix| name.strip_suffix(suffix))
 }
 
-/// The error of a lookup, or that it was left.
 fn or_left(error: io::Error) -> io::Error {
     if has_left() { left() } else { error }
 }
@@ -520,9 +465,7 @@ fn is_hidden_outside(real: &Path, served: &Path) -> bool {
 
 /// Whether a name is one of `SCRIPT_DIRECTORIES`, in any case, because a file system may ignore it.
 fn is_script_directory(name: &OsStr) -> bool {
-    SCRIPT_DIRECTORIES
-        .iter()
-        .any(|directory| name.eq_ignore_ascii_case(directory))
+    SCRIPT_DIRECTORIES.iter().any(|own| name.eq_ignore_ascii_case(own))
 }
 
 /// The error for a path that is never served, also if nothing is there. Unlike those of the system it has an inner error.
@@ -530,12 +473,9 @@ fn withheld() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "withheld")
 }
 
-/// Whether an error is that of a path that is never served.
 pub(crate) fn is_withheld(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound
-        && error
-            .get_ref()
-            .is_some_and(|inner| !inner.is::<Missing>() && !inner.is::<RefusedLink>())
+    let inner = error.get_ref().filter(|_| error.kind() == io::ErrorKind::NotFound);
+    inner.is_some_and(|inner| !inner.is::<Missing>() && !inner.is::<RefusedLink>())
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ fn withheld_files_are_opened_by_no_path() {
     files.add_log(&at("access.log"));
     let mut directory = Directory::open(root.path()).unwrap();
     directory.withhold_files(&Arc::new(files));
-    directory.withhold_names(["*~", "*.bak"].map(Wildcard::new).into());
+    directory.withheld_names = ["*~", "*.bak"].map(Wildcard::new).into();
 
     for name in ["page.txt", "pages.bak", "pages.bak/file", ""] {
         assert!(directory.open_below(name).is_ok(), "{name}");

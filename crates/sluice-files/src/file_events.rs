@@ -1,13 +1,10 @@
 //! The events of files that WATCH shows (item `cache`), as texts for the tracer of their exchange.
-//!
-//! Here: their item and module, and their wording where several files share it. Not here: who is shown them (`sluice_watch`).
 
 use http::{Response, StatusCode, header};
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::Fault;
 use sluice_watch::{Item, Tracer};
 
-/// The part of the server that the events name.
 const MODULE: &str = "files";
 
 /// The tracer for the events after the lookup; none if nobody wants them, because a clone would be made for each file.
@@ -18,7 +15,6 @@ pub(crate) fn for_response(tracer: &Tracer) -> Tracer {
     }
 }
 
-/// Notes an event of a file.
 pub(crate) fn note(tracer: &Tracer, text: impl FnOnce() -> String) {
     tracer.note(Item::Cache, MODULE, text);
 }

@@ -9,7 +9,6 @@
 //! event loop                      thread that may be lost
 //! here(no answers, decide) ─ left ─▶ noting(decide) ─ answers ─▶ here(answers, decide)
 //! ```
-//! Here: what a thread may do, and answers. Not here: which file systems are local (`file_system`), files that must be closed elsewhere (`served_file`).
 
 pub(crate) mod file_system;
 pub(crate) mod served_file;
@@ -105,7 +104,6 @@ thread_local! {
     static COUNTED: Cell<[u16; 8]> = const { Cell::new([0; 8]) };
 }
 
-/// Notes that an event was counted, by its number.
 pub(crate) fn note_counted(event: usize) {
     let mut counts = COUNTED.get();
     counts[event] = counts[event].saturating_add(1);
@@ -117,7 +115,6 @@ pub(crate) fn take_counted() -> [u16; 8] {
     COUNTED.take()
 }
 
-/// The error of a lookup that was left to another thread.
 #[derive(Debug)]
 struct Left;
 
@@ -198,7 +195,6 @@ pub async fn elsewhere<T: Send + 'static>(
     answer_to(what, begin(share, job)).await
 }
 
-/// Begins something on a thread that may be lost.
 pub(crate) fn begin<T: Send + 'static>(share: Share, job: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
     look_elsewhere(share.threads(), move || {
         let _scope = Scope::begin(Manner::Waits, Answers::default(), share);
@@ -313,12 +309,10 @@ pub fn has_left() -> bool {
     STATE.with_borrow(|state| state.left.is_some())
 }
 
-/// The share for which the calling thread notes answers.
 fn own_share() -> Share {
     STATE.with_borrow(|state| state.share)
 }
 
-/// The error of a lookup that is left.
 pub(crate) fn left() -> io::Error {
     io::Error::other(Left)
 }
@@ -396,7 +390,7 @@ mod tests {
         std::fs::write(root.path().join("b"), "b").unwrap();
         std::os::unix::fs::symlink("../b", root.path().join("d/b")).unwrap();
         let mut directory = Directory::open(&root.path().join("d")).unwrap();
-        directory.follow_links(sluice_settings::FollowLinks::Yes);
+        directory.follow = sluice_settings::FollowLinks::Yes;
         let (found, left) = here(Answers::default(), || text(&directory, "a"));
         assert_eq!((found.unwrap().as_str(), left), ("a", None));
         let (_, left) = here(Answers::default(), || text(&directory, "b"));

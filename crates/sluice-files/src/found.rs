@@ -1,6 +1,4 @@
 //! The result of looking up a name: a file in memory, an open file, a record file, a variant of one, or no file.
-//!
-//! Not here: the lookup (`lookup`), and the response that is made of the result (`response`).
 
 use std::fs::Metadata;
 use std::io::{self, ErrorKind};
@@ -22,13 +20,11 @@ use crate::open_files::Sent;
 use crate::records::RecordFile;
 use crate::representation::Representation;
 
-/// The object that a name stands for.
 pub(crate) enum Found {
     Cached(Arc<Cached>),
     // Boxed: a file in the cache, the usual case, is moved through many hands.
     File(Box<OpenFile>),
     Records(Box<RecordFile>),
-    /// A variant in another file.
     Precompressed(Box<(Representation, Stored)>),
     /// A variant that is not compressed yet, and that the client has already.
     NotModified(Box<Representation>),
@@ -38,7 +34,6 @@ pub(crate) enum Found {
 }
 
 impl Found {
-    /// The metadata of a file.
     pub(crate) fn representation(&self) -> Option<&Representation> {
         match self {
             Found::Cached(cached) => Some(&cached.representation),
@@ -61,11 +56,10 @@ impl Found {
     /// A file whose bytes are sent unconverted, and how it is read into the cache, if it is.
     pub(crate) fn into_stored(self) -> Option<(Representation, Stored, Option<Box<Fill>>)> {
         match self {
-            Found::Cached(cached) => Some((
-                cached.representation.clone(),
-                Stored::Memory(cached.content.clone()),
-                None,
-            )),
+            Found::Cached(cached) => {
+                let stored = Stored::Memory(cached.content.clone());
+                Some((cached.representation.clone(), stored, None))
+            }
             Found::File(file) => Some((file.representation, Stored::File(file.body), file.fill)),
             Found::Precompressed(variant) => Some((variant.0, variant.1, None)),
             Found::Records(_) | Found::NotModified(_) | Found::Directory | Found::Other => None,
@@ -132,9 +126,6 @@ impl Stored {
     }
 
     /// A body that is read now if it is small and in the page cache.
-    ///
-    /// # Errors
-    /// As of `into_body`.
     pub(crate) fn read_small(self) -> Result<ResponseBody, Fault> {
         let small = match &self {
             Stored::File(body) if body.left() <= WHOLE_BYTES_MAX => body.read_now(),
@@ -144,7 +135,6 @@ impl Stored {
     }
 }
 
-/// The fault for a file or directory that could not be opened.
 pub(crate) fn open_fault(name: &str, error: io::Error) -> Fault {
     if let Some(missing) = missing_directory(&error) {
         return missing.into();

@@ -10,10 +10,9 @@
 #![forbid(unsafe_code)]
 
 pub(crate) mod body;
-pub(crate) mod cache;
+pub mod cache;
 pub mod cache_work;
 pub mod directory;
-pub mod file_cache;
 mod file_events;
 pub mod foreign;
 pub(crate) mod found;

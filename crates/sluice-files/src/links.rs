@@ -3,8 +3,7 @@
 //! By default they are refused. `follow_links` allows them: all, or those that belong to the owner of what they lead to. A file that is
 //! sent is the one that was checked: each step of a path is an open descriptor (O_PATH), so a link that is replaced meanwhile changes
 //! nothing. A script is checked in the same way, but started by its path: who may write to its directory can replace it in between, as
-//! with Apache's SymLinksIfOwnerMatch, and could write a script there as well. Not here: links that stay inside, and which files are never
-//! sent (`directory`).
+//! with Apache's SymLinksIfOwnerMatch, and could write a script there as well.
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
@@ -21,7 +20,6 @@ use rustix::process::{Pid, getpid};
 use sluice_http::fault::{Absent, LinkProblem, RefusedLink};
 use sluice_settings::FollowLinks;
 
-use crate::directory::Directory;
 use crate::foreign::file_system::{OPENS_MAX, Share, name, open_below, retry};
 use crate::foreign::{self, Links, leaves_path, left};
 
@@ -122,14 +120,12 @@ pub(crate) fn open_leaving(
         return Err(refuse(LinkProblem::Leaves, Some(real)));
     }
     let walked = Walk { links: 0 }.resolve(descriptor.try_clone_to_owned()?, name);
-    match walked? {
-        Some(file) => {
-            let file = File::from(file);
-            let real = real_path(&file)?;
-            Ok((file, real))
-        }
-        None => Err(refuse(LinkProblem::OtherOwner, Some(real))),
-    }
+    let Some(file) = walked? else {
+        return Err(refuse(LinkProblem::OtherOwner, Some(real)));
+    };
+    let file = File::from(file);
+    let real = real_path(&file)?;
+    Ok((file, real))
 }
 
 /// Opens a file that is only named, for reading. What is neither a file nor a directory stays as it is, because opening a device
@@ -166,7 +162,6 @@ pub(crate) fn real_path(file: &File) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// The path of an open file, as the kernel says it.
 pub(crate) fn named_path(file: &File) -> io::Result<PathBuf> {
     let number = file.as_raw_fd();
     let Some(own) = own_descriptors() else {
@@ -238,13 +233,6 @@ impl Walk {
             at = found;
         }
         Ok(Some(at))
-    }
-}
-
-impl Directory {
-    /// Lets symbolic links lead out of the directory.
-    pub fn follow_links(&mut self, follow: FollowLinks) {
-        self.follow = follow;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reads of local files that are not in memory, by the blocking threads of the worker, of which a file has a share.
 //!
 //! Whoever may read a file can make reads of it slow for everybody: he drops it from memory (posix_fadvise(2)), and reads it ahead in a cgroup whose reads are throttled. A client that asks for
-//! many ranges of it would take all threads then, and no other file would be read. Not here: what is read (`body`).
+//! many ranges of it would take all threads then, and no other file would be read.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,9 +12,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
+use sluice_http::fault::Fault;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
 
 use crate::foreign::served_file::ServedFile;
 
@@ -31,52 +32,60 @@ thread_local! {
 
 type Chunk = io::Result<Vec<u8>>;
 
-/// A read by a blocking thread. Dropping it cancels the read if no thread has started it.
-pub(crate) enum LocalRead {
+/// A read by another thread. Dropping it cancels a read of a local file if no thread has started it.
+pub(crate) enum ReadAhead {
     Running(JoinHandle<Chunk>),
-    /// Others read the same file.
-    Queued(Pin<Box<dyn Future<Output = Result<Chunk, JoinError>>>>),
+    /// Others read the same file, or another process or machine serves it.
+    Waiting(Pin<Box<dyn Future<Output = Chunk>>>),
 }
 
-impl LocalRead {
-    /// Begins a read of this file.
+impl ReadAhead {
+    /// Begins a read of this local file, by a blocking thread of the worker.
     pub(crate) fn begin(
         runtime: &Handle,
         file: &ServedFile,
         read: impl FnOnce() -> Chunk + Send + 'static,
-    ) -> LocalRead {
+    ) -> ReadAhead {
         let share = share_of(file);
-        if let Ok(permit) = Arc::clone(&share).try_acquire_owned() {
-            return LocalRead::Running(runtime.spawn_blocking(move || {
-                let _until_it_is_read = permit;
-                read()
-            }));
-        }
+        let permit = Arc::clone(&share).try_acquire_owned();
         let runtime = runtime.clone();
-        LocalRead::Queued(Box::pin(async move {
-            // Nobody closes it.
-            let permit = share.acquire_owned().await.ok();
-            let running = runtime.spawn_blocking(move || {
+        let run = move |permit: Option<OwnedSemaphorePermit>| {
+            runtime.spawn_blocking(move || {
                 let _until_it_is_read = permit;
                 read()
-            });
-            running.await
+            })
+        };
+        match permit {
+            Ok(permit) => ReadAhead::Running(run(Some(permit))),
+            // Nobody closes the semaphore.
+            Err(_) => ReadAhead::Waiting(Box::pin(async move {
+                let ran = run(share.acquire_owned().await.ok()).await;
+                ran.unwrap_or_else(|error| Err(io::Error::other(error)))
+            })),
+        }
+    }
+
+    /// A read by a thread of `foreign`, which has begun.
+    pub(crate) fn elsewhere(read: impl Future<Output = Result<Chunk, Fault>> + 'static) -> ReadAhead {
+        ReadAhead::Waiting(Box::pin(async move {
+            read.await.unwrap_or_else(|fault| Err(io::Error::other(fault)))
         }))
     }
 
-    /// The bytes, once they are read.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Chunk> {
-        let read = match self {
-            LocalRead::Running(task) => ready!(Pin::new(task).poll(context)),
-            LocalRead::Queued(task) => ready!(task.as_mut().poll(context)),
-        };
-        Poll::Ready(read.unwrap_or_else(|error| Err(io::Error::other(error))))
+        match self {
+            ReadAhead::Running(task) => {
+                let ran = ready!(Pin::new(task).poll(context));
+                Poll::Ready(ran.unwrap_or_else(|error| Err(io::Error::other(error))))
+            }
+            ReadAhead::Waiting(read) => read.as_mut().poll(context),
+        }
     }
 }
 
-impl Drop for LocalRead {
+impl Drop for ReadAhead {
     fn drop(&mut self) {
-        if let LocalRead::Running(task) = self {
+        if let ReadAhead::Running(task) = self {
             task.abort();
         }
     }
@@ -122,17 +131,17 @@ mod tests {
             .unwrap();
         runtime.block_on(async {
             let handle = Handle::current();
-            let (ends, reads): (Vec<mpsc::Sender<()>>, Vec<LocalRead>) = (0..2 * OF_FILE_MAX)
+            let (ends, reads): (Vec<mpsc::Sender<()>>, Vec<ReadAhead>) = (0..2 * OF_FILE_MAX)
                 .map(|_| {
                     let (end, ended) = mpsc::channel();
                     let read = move || {
                         let _ = ended.recv();
                         Ok(b"slow".to_vec())
                     };
-                    (end, LocalRead::begin(&handle, &slow, read))
+                    (end, ReadAhead::begin(&handle, &slow, read))
                 })
                 .unzip();
-            let mut read = LocalRead::begin(&handle, &other, || Ok(b"other".to_vec()));
+            let mut read = ReadAhead::begin(&handle, &other, || Ok(b"other".to_vec()));
             assert_eq!(poll_fn(|context| read.poll(context)).await.unwrap(), b"other");
             drop(ends);
             for mut read in reads {

@@ -1,8 +1,6 @@
 //! Requests for files: from a path below a directory to the representation that the client gets.
 //!
-//! The name is looked up in the cache, or the file is opened. Nothing is read: what the cache has to do is noted in the result. Not here: which files
-//! may be opened (`directory`), for how long content is kept (`cache`), the work for the cache (`cache_work`), record files (`records`), selecting a variant (`variants`), the response (`response`), and index
-//! pages and listings of a directory (sluice-server and `listing`).
+//! The name is looked up in the cache, or the file is opened. Nothing is read: what the cache has to do is noted in the result.
 
 use std::fs::Metadata;
 use std::sync::Arc;
@@ -15,15 +13,15 @@ use sluice_settings::{CacheUse, Precompressed};
 use sluice_watch::Tracer;
 
 use crate::body::FileBody;
-use crate::cache::Cache;
+use crate::cache::FileCache;
 use crate::cache::entry::{Cached, Key};
 use crate::cache::fill::Fill;
 use crate::directory::Directory;
-use crate::file_cache::FileCache;
 use crate::file_events;
 use crate::foreign::{Question, answered, is_left};
 use crate::found::{Found, OpenFile, Opened, not_found, open_fault};
 use crate::records::Records;
+use crate::records::stream_lf::has_original;
 use crate::representation::Representation;
 use crate::response::{METHODS, Selected};
 use crate::types::Types;
@@ -36,7 +34,7 @@ pub struct Files<'a> {
     /// How the files are converted to lines, if they consist of records.
     pub records: Option<&'a Records>,
     /// The file cache, if there is one.
-    pub cache: Option<&'a FileCache>,
+    pub cache: Option<&'a Arc<FileCache>>,
     /// Whether and for how long the files are kept in it.
     pub cache_use: CacheUse,
     /// The media types by the endings of names.
@@ -113,7 +111,7 @@ impl<'a> Files<'a> {
     }
 
     /// The file cache, if these files are kept in it.
-    pub(crate) fn cache(&self) -> Option<&'a FileCache> {
+    pub(crate) fn cache(&self) -> Option<&'a Arc<FileCache>> {
         self.cache.filter(|_| self.cache_use != CacheUse::Off)
     }
 
@@ -122,7 +120,7 @@ impl<'a> Files<'a> {
     /// # Errors
     /// The client's fault: it does not exist (404) or may not be read (403). The server's: the system refuses.
     pub(crate) fn find(&self, name: &str) -> Result<Found, Fault> {
-        let cache = self.cache().map(|files| &files.cache);
+        let cache = self.cache();
         let in_cache = match cache.map(|cache| cache.find(self.directory, name, self.cache_use)) {
             Some(Ok(cached)) => {
                 file_events::note(self.tracer, || self.hit_text(name, &cached));
@@ -166,13 +164,7 @@ impl<'a> Files<'a> {
             representation,
         };
         if let Some(records) = self.records
-            && answered(
-                Question::Original,
-                self.directory.id().number(),
-                name,
-                bool::clone,
-                || Records::contain(&opened.file, &opened.metadata),
-            )
+            && self.has_records(&opened)
         {
             return Ok(Found::Records(Box::new(records.open(opened, cache))));
         }
@@ -183,9 +175,16 @@ impl<'a> Files<'a> {
         Ok(Found::File(Box::new(opened.into_file(cache))))
     }
 
+    /// Whether an open file still consists of records, because it was not rewritten.
+    fn has_records(&self, opened: &Opened<'_>) -> bool {
+        let of = self.directory.id().number();
+        let answer = || !has_original(&opened.file, &opened.metadata);
+        answered(Question::Original, of, opened.name, bool::clone, answer)
+    }
+
     fn hit_text(&self, name: &str, cached: &Cached) -> String {
         let path = self.directory.path().join(name);
-        let age = self.cache.map(|files| files.cache.age(cached)).unwrap_or_default();
+        let age = self.cache.map(|cache| cache.age(cached)).unwrap_or_default();
         format!(
             "{}: from the cache, {} bytes; last compared with the file {} ms ago",
             path.display(),
@@ -214,8 +213,8 @@ impl<'a> Files<'a> {
         let why = match self.cache() {
             None if self.cache.is_some() => "the route or site does not use the cache".to_owned(),
             None => "there is no cache".to_owned(),
-            Some(files) if metadata.len() > files.cache.file_bytes_max() => {
-                format!("it has more than {} bytes", files.cache.file_bytes_max())
+            Some(cache) if metadata.len() > cache.file_bytes_max() => {
+                format!("it has more than {} bytes", cache.file_bytes_max())
             }
             Some(_) => "it has just been changed, and the next change might not show in its date".to_owned(),
         };
@@ -225,7 +224,7 @@ impl<'a> Files<'a> {
 
 impl Opened<'_> {
     /// A file that is read while it is sent, and into the cache if there is one.
-    fn into_file(self, cache: Option<&Arc<Cache>>) -> OpenFile {
+    fn into_file(self, cache: Option<&Arc<FileCache>>) -> OpenFile {
         let file = Arc::new(self.file);
         let key = || Key::new(self.directory, self.name);
         OpenFile {
@@ -257,7 +256,7 @@ mod tests {
     }
 
     fn fetch(
-        cache: Option<&FileCache>,
+        cache: Option<&Arc<FileCache>>,
         root: &Path,
         path: &str,
         fields: &HeaderMap,
@@ -350,7 +349,7 @@ mod tests {
         let watch = hub.watch(Spec::default()).unwrap();
         let tracer = WorkerHub::new(&hub).exchange(&Tracer::NONE, TracedAttributes::default);
         let directory = Directory::open(root.path()).unwrap();
-        let cache = FileCache::new(&CacheSettings::default());
+        let cache = Arc::new(FileCache::new(&CacheSettings::default()));
         let files = Files {
             directory: &directory,
             records: None,
@@ -393,7 +392,7 @@ mod tests {
         let file = File::options().append(true).open(root.path().join("f")).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(3600))
             .unwrap();
-        let cache = FileCache::new(&CacheSettings::default());
+        let cache = Arc::new(FileCache::new(&CacheSettings::default()));
         for (range, length) in [("bytes=0-9999", Some(10_000)), ("bytes=0-9999,20000-29999", None)] {
             let fields = HeaderMap::from_iter([(header::RANGE, HeaderValue::from_static(range))]);
             let response = fetch(Some(&cache), root.path(), "/f", &fields).unwrap();

@@ -1,6 +1,4 @@
 //! The error that a directory of the configuration does not exist, or may not be entered: which fault it is, and what helps.
-//!
-//! Not here: opening directories (`directory`).
 
 use std::fmt;
 use std::io;

@@ -1,6 +1,4 @@
 //! A directory that is open: opening below it, in its own file system and elsewhere, and the directories in it that are private.
-//!
-//! Not here: which files may be served (`directory`), symbolic links that leave it (`links`).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -25,14 +23,11 @@ const SHARE_PARTS_MAX: usize = 16;
 const OPENAT2_IS_MISSING: &str = "the system call openat2(2) is not available: the kernel is older than Linux 5.6, or a filter of system calls \
      refuses it (RestrictSUIDSGID= in a unit of systemd, an old container engine)";
 
-/// The state of a directory once it is open.
 pub(crate) struct OpenDirectory {
     /// Without symbolic links.
     pub(crate) path: PathBuf,
     pub(crate) descriptor: OwnedFd,
-    /// Whether another process or machine serves its file system.
     pub(crate) is_foreign: bool,
-    /// Directories whose files are never served.
     pub(crate) private: Vec<PrivateDirectory>,
     /// Paths of directories whose files will never be served, but which do not exist yet: they may become symbolic links.
     pub(crate) private_later: Vec<PathBuf>,
@@ -42,7 +37,6 @@ pub(crate) struct OpenDirectory {
     pub(crate) withheld_below: Vec<WithheldFile>,
 }
 
-/// A directory whose files are never served.
 pub(crate) struct PrivateDirectory {
     /// Relative to the served one.
     path: PathBuf,

@@ -3,7 +3,6 @@
 //! A connection sends one file in HTTP/1.1, but up to 128 in HTTP/2, for as long as its client is slow. Without a bound few
 //! clients could take all descriptors of the process. So a body that is read while it is sent ([`Sent`]) needs a permit.
 //! So does one that is open while its request waits at the gate. Files that are in the cache, or are read at once, need none. The bound is one of the process, as the descriptors are.
-//! Not here: how many descriptors there are for files (`descriptors` of sluice-server).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +13,6 @@ use sluice_http::body::Source;
 use sluice_http::fault::{Fault, ServerFault};
 use sluice_membuf::SealedMemfd;
 
-/// The permits of the process.
 static FILES: OpenFiles = OpenFiles::new(usize::MAX);
 
 /// Sets how many files may be open while they are sent. Those that are sent already go on.
@@ -32,16 +30,6 @@ struct OpenFiles {
 /// The right to have a file open. Dropping this returns it.
 pub(crate) struct Permit(&'static OpenFiles);
 
-impl Permit {
-    /// Takes a permit.
-    ///
-    /// # Errors
-    /// 503: too many files are being sent.
-    pub(crate) fn take() -> Result<Permit, Fault> {
-        FILES.take()
-    }
-}
-
 impl OpenFiles {
     const fn new(max: usize) -> OpenFiles {
         OpenFiles {
@@ -50,6 +38,7 @@ impl OpenFiles {
         }
     }
 
+    /// Takes a permit; the error is 503, because too many files are being sent.
     fn take(&'static self) -> Result<Permit, Fault> {
         let max = self.max.load(Ordering::Relaxed);
         // Counted before it is compared, so that two threads cannot both take the last one.
@@ -68,7 +57,6 @@ impl Drop for Permit {
     }
 }
 
-/// A body that is read from a file while it is sent, with its permit.
 pub(crate) struct Sent<S> {
     source: S,
     _permit: Permit,
@@ -82,7 +70,7 @@ impl<S: Source> Sent<S> {
     pub(crate) fn new(source: S) -> Result<Sent<S>, Fault> {
         Ok(Sent {
             source,
-            _permit: Permit::take()?,
+            _permit: FILES.take()?,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! How many bytes of a file are read at once for a client: more for one that takes them fast.
 //!
 //! With small chunks a fast client sleeps after each, and to wake it takes the worker longer than to copy. A slow one would keep large chunks in memory for
-//! long. Not here: reading (`body`), and the chunks that the connection allows (sluice-net, `outgoing`).
+//! long.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -26,14 +26,11 @@ const FAST_CHUNK_TIME: Duration = Duration::from_millis(50);
 const LARGE_BODIES_MAX: usize = 16;
 
 thread_local! {
-    /// Bodies of this worker that have large chunks.
     static LARGE_BODIES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The pace of a client that is sent a file.
 #[derive(Default)]
 pub(crate) struct Pace {
-    /// When the last chunk was asked for.
     asked: Option<Instant>,
     prefers_small_chunks: bool,
     large_chunks: Option<LargeChunks>,

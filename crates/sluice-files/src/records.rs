@@ -1,8 +1,6 @@
 //! VMS record files: sent as lines, which are made while they are sent or come from the cache.
 //!
-//! Here: how the record files of a route are opened ([`Records`]). Not here: the conversion to lines (`decoder`), a body that
-//! is converted while it is sent (`body`), and rewriting a file (`stream_lf`). A file beside which its original lies was
-//! rewritten, and is sent as any other file.
+//! A file beside which its original lies was rewritten (`stream_lf`), and is sent as any other file.
 
 mod attempts;
 pub(crate) mod body;
@@ -24,7 +22,7 @@ use tokio::runtime::Handle;
 use crate::body::{WHOLE_BYTES_MAX, read_at, read_cached, shrank};
 use crate::cache::entry::{Cached, FileVersion, Key};
 use crate::cache::fill::Fill;
-use crate::cache::{Cache, has_reliable_mtime};
+use crate::cache::{FileCache, has_reliable_mtime};
 use crate::file_events::note;
 use crate::foreign::has_left;
 use crate::foreign::served_file::ServedFile;
@@ -32,13 +30,12 @@ use crate::found::{Found, Opened};
 use crate::records::attempts::Attempts;
 use crate::records::body::RecordBody;
 use crate::records::decoder::Decoder;
-use crate::records::stream_lf::{ORIGINAL_SUFFIX, has_original, rewrite};
+use crate::records::stream_lf::{ORIGINAL_SUFFIX, rewrite};
 use crate::representation::Representation;
 
 /// The record files of a route: their format, whether their lines are cached, and whether they are rewritten.
 pub struct Records {
     settings: RecordSettings,
-    /// Files that the server tried to rewrite.
     rewritten: Arc<Attempts>,
 }
 
@@ -47,7 +44,7 @@ pub(crate) struct RecordFile {
     pub representation: Representation,
     name: Box<str>,
     file: Arc<ServedFile>,
-    version: FileVersion,
+    pub version: FileVersion,
     format: RecordFormat,
     /// How its lines get into the cache, if they are to be kept there.
     fill: Option<Box<Fill>>,
@@ -55,7 +52,6 @@ pub(crate) struct RecordFile {
     rewrite: Option<Rewrite>,
 }
 
-/// A file to be rewritten as lines.
 struct Rewrite {
     attempts: Arc<Attempts>,
     metadata: Metadata,
@@ -75,13 +71,8 @@ impl Records {
         }
     }
 
-    /// Whether an open file still consists of records, because it was not rewritten.
-    pub(crate) fn contain(file: &File, metadata: &Metadata) -> bool {
-        !has_original(file, metadata)
-    }
-
     /// A record file that was opened for a request; none of it is read yet.
-    pub(crate) fn open(&self, mut opened: Opened<'_>, cache: Option<&Arc<Cache>>) -> RecordFile {
+    pub(crate) fn open(&self, mut opened: Opened<'_>, cache: Option<&Arc<FileCache>>) -> RecordFile {
         let rewrite = self.rewrite(&opened);
         let RecordSettings { format, convert } = self.settings;
         opened.representation = opened.representation.with_tag_suffix(format);
@@ -139,7 +130,6 @@ impl Records {
     }
 }
 
-/// The directory of a file, and its last name.
 fn split_name(name: &str) -> (&str, &str) {
     name.rsplit_once('/').unwrap_or(("", name))
 }
@@ -147,20 +137,12 @@ fn split_name(name: &str) -> (&str, &str) {
 impl RecordFile {
     /// Whether its lines will be in the cache as soon as it is read.
     pub(crate) fn is_kept_at_once(&self) -> bool {
-        self.fill.is_some() && self.bytes() <= WHOLE_BYTES_MAX
+        self.fill.is_some() && self.version.bytes <= WHOLE_BYTES_MAX
     }
 
     /// Whether reading it may wait for another process or machine.
     pub(crate) fn may_wait(&self) -> bool {
         self.file.may_wait()
-    }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        self.version.bytes()
-    }
-
-    pub(crate) fn version(&self) -> FileVersion {
-        self.version
     }
 
     /// Reads it: the lines of a small file at once; those of a larger one are made while they are sent, and in the background for the cache. Has it
@@ -172,7 +154,7 @@ impl RecordFile {
         if let Some(rewrite) = self.rewrite.take() {
             rewrite.begin();
         }
-        let bytes = self.bytes();
+        let bytes = self.version.bytes;
         if bytes <= WHOLE_BYTES_MAX
             && let Some(content) = read_cached(&self.file, 0, bytes)
         {
@@ -207,14 +189,14 @@ impl RecordFile {
             Some(fill) => fill.keep(lines),
             None => {
                 let content = Bytes::from(lines).into();
-                Arc::new(Cached::of_version(self.representation, content, self.version))
+                Arc::new(Cached::new(self.representation, content, self.version))
             }
         })
     }
 
     /// The lines, made while they are sent.
     pub(crate) fn into_lines(self) -> (Representation, RecordBody) {
-        let bytes = self.bytes();
+        let bytes = self.version.bytes;
         let lines = RecordBody::new(&self.name, self.file, bytes, self.format);
         (self.representation, lines)
     }
@@ -223,22 +205,16 @@ impl RecordFile {
 impl Rewrite {
     /// Makes a blocking thread rewrite the file, unless another request has done so meanwhile.
     fn begin(self) {
-        let Rewrite {
-            attempts,
-            metadata,
-            parent,
-            name,
-            format,
-        } = self;
         let Ok(runtime) = Handle::try_current() else { return };
-        if !attempts.note(&name, &metadata) {
+        if !self.attempts.note(&self.name, &self.metadata) {
             return;
         }
-        runtime.spawn_blocking(move || match rewrite(&parent, split_name(&name).1.as_ref(), format) {
-            Ok(_) => {
-                tracing::info!("file {name:?}: rewritten as stream-LF, original kept as {ORIGINAL_SUFFIX}");
+        runtime.spawn_blocking(move || {
+            let name = &self.name;
+            match rewrite(&self.parent, split_name(name).1.as_ref(), self.format) {
+                Ok(_) => tracing::info!("file {name:?}: rewritten as stream-LF, original kept as {ORIGINAL_SUFFIX}"),
+                Err(error) => tracing::warn!("file {name:?}: not rewritten: {error}"),
             }
-            Err(error) => tracing::warn!("file {name:?}: not rewritten: {error}"),
         });
     }
 }

@@ -1,6 +1,4 @@
 //! Representations of files: the metadata that a response states (RFC 9110 §8).
-//!
-//! Not here: conditions of requests (`conditions` of sluice-http), and the response (`response`).
 
 use std::fmt::Display;
 use std::fs::Metadata;
@@ -20,10 +18,8 @@ const HEAD_FIELDS: usize = 10;
 /// The value of Vary for a file with variants (RFC 9110 §12.5.5).
 pub(crate) const VARY: HeaderValue = HeaderValue::from_static("accept-encoding");
 
-/// The value of X-Content-Type-Options.
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
-/// The metadata of a representation.
 #[derive(Clone)]
 pub(crate) struct Representation {
     pub validators: Validators,
@@ -40,11 +36,9 @@ pub(crate) struct Representation {
 /// The content coding of a representation, and where it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coding {
-    /// The file as it is.
     Identity,
     /// A compressed file beside the file.
     Precompressed(Encoding),
-    /// Compressed by the server.
     OnDemand(Encoding),
 }
 
@@ -59,7 +53,6 @@ impl Coding {
 }
 
 impl Representation {
-    /// The representation of a file of this type, with this metadata now.
     pub(crate) fn of(kind: FileType, metadata: &Metadata) -> Representation {
         let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         Representation {
@@ -72,7 +65,6 @@ impl Representation {
         }
     }
 
-    /// The fields of a response with this representation.
     pub(crate) fn into_head(self) -> HeaderMap {
         // Once, because the map would otherwise grow when the server adds its fields.
         let mut head = HeaderMap::with_capacity(HEAD_FIELDS);
@@ -86,8 +78,8 @@ impl Representation {
         if self.is_exact {
             head.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         }
-        if let Some(encoding) = self.coding.encoding() {
-            head.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding.token()));
+        if let Some(coding) = self.coding.token() {
+            head.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
         }
         if self.has_variants {
             head.insert(header::VARY, VARY);
@@ -130,16 +122,6 @@ impl Representation {
             coding: Coding::Precompressed(encoding),
             has_variants: true,
             ..beside.clone().with_tag_suffix(encoding)
-        }
-    }
-}
-
-impl Coding {
-    /// The value of the field Content-Encoding.
-    pub(crate) fn encoding(self) -> Option<Encoding> {
-        match self {
-            Coding::Identity => None,
-            Coding::Precompressed(encoding) | Coding::OnDemand(encoding) => Some(encoding),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The response with a file: 200, 206, 304, 412 or 416, and its header fields.
 //!
-//! Not here: finding the file (`lookup`), work for the cache (`cache_work`), and, in sluice-http, evaluating conditions (`conditions`), selecting ranges
-//! (`ranges`) and joining several parts in one body (`multipart`).
+//! Conditions, ranges and bodies of several parts are those of sluice-http (`conditions`, `ranges`, `multipart`).
 
 use http::{HeaderMap, HeaderName, Method, Response, StatusCode, header};
 use sluice_http::body::{ResponseBody, Source};
@@ -23,17 +22,15 @@ use crate::open_files::Sent;
 use crate::records::body::RecordBody;
 use crate::representation::{Coding, Representation, VARY};
 
-/// The methods of files and directories.
 pub(crate) const METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS];
 
 /// A file in the representation that was selected for a request (RFC 9110 §12).
 pub struct Selected {
     pub(crate) found: Found,
     /// The work of the cache, which is done when the file is sent.
-    pub(crate) work: CacheWork,
+    pub(crate) work: Option<Box<CacheWork>>,
     /// The variants that the route offers, if any: they decide about the field Vary.
     pub(crate) precompressed: Option<Precompressed>,
-    /// The tracer for the events of the response.
     pub(crate) tracer: Tracer,
 }
 
@@ -41,7 +38,8 @@ impl Selected {
     /// Whether the request will wait for a variant that is compressed for it.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
-        matches!(&self.work, CacheWork::Compress(work) if work.1.is_awaited())
+        let compression = self.work.as_ref().and_then(|work| work.compression.as_ref());
+        compression.is_some_and(|compression| compression.is_awaited())
     }
 
     /// The response to GET or HEAD: 200, 206 or 304. Has the cache do its work, if the file is sent. `path` names the file in messages.
@@ -55,14 +53,13 @@ impl Selected {
         method: &Method,
         fields: &HeaderMap,
     ) -> Result<Result<Response<ResponseBody>, Box<PendingVariant>>, Fault> {
-        let selected = match self.has_work() {
-            false => self,
-            true => match self.do_work(fields)? {
-                Ok(selected) => selected,
-                Err(pending) => return Ok(Err(pending)),
-            },
-        };
-        selected.send(path, method, fields).map(Ok)
+        if !self.has_work() {
+            return self.send(path, method, fields).map(Ok);
+        }
+        match self.do_work(fields)? {
+            Ok(selected) => selected.send(path, method, fields).map(Ok),
+            Err(pending) => Ok(Err(pending)),
+        }
     }
 
     /// The response, once the cache has done its work.
@@ -151,7 +148,6 @@ fn asks_for_less(name: &HeaderName) -> bool {
     )
 }
 
-/// The response to GET or HEAD with these bytes.
 pub(crate) fn respond_stored(
     name: &str,
     representation: Representation,
@@ -213,12 +209,11 @@ fn send(
     } else {
         Selection::Whole
     };
+    let whole = |representation, stored: Stored| Ok(respond_with(StatusCode::OK, representation, stored.read_small()?));
     match selection {
-        Selection::Whole => Ok(respond_with(StatusCode::OK, representation, stored.read_small()?)),
-        // Of a variant as a whole, because clients disagree on whether Content-Encoding is about the parts or about multipart.
-        Selection::Parts(_) if representation.coding != Coding::Identity => {
-            Ok(respond_with(StatusCode::OK, representation, stored.read_small()?))
-        }
+        // Clients disagree on whether Content-Encoding is about the parts or about multipart, so a variant is sent as a whole.
+        Selection::Parts(_) if representation.coding != Coding::Identity => whole(representation, stored),
+        Selection::Whole => whole(representation, stored),
         Selection::Part(range) => {
             let body = stored.slice(&range).read_small()?;
             let mut response = respond_with(StatusCode::PARTIAL_CONTENT, representation, body);
@@ -322,13 +317,17 @@ mod tests {
             let compressed = varied.on_demand(Encoding::Gzip);
             for representation in [plain, varied, compressed] {
                 let content = Content::from(bytes::Bytes::from(fs::read(&path).unwrap()));
-                let cached = Arc::new(Cached::new(representation, content, &fs::metadata(&path).unwrap()));
+                let cached = Arc::new(Cached::new(
+                    representation,
+                    content,
+                    crate::cache::entry::FileVersion::of(&fs::metadata(&path).unwrap()),
+                ));
                 let tag = cached.representation.validators.etag.clone();
                 for (offered, method, fields) in cases(&tag) {
                     let expected = shown(&general(&cached, offered, &method, &fields));
                     let selected = Selected {
                         found: Found::Cached(Arc::clone(&cached)),
-                        work: CacheWork::None,
+                        work: None,
                         precompressed: offered,
                         tracer: Tracer::NONE,
                     };

@@ -1,12 +1,10 @@
 //! Files that a script names in its reply: X-Sendfile, as in Apache's mod_xsendfile and lighttpd, and X-Accel-Redirect, as in
 //! nginx.
 //!
-//! The script decides that the client may have the file, and the server sends it. Here: which file a reply names, among those
-//! that the route of the script declares (`send_files`), and joining the heads of the script and of the file. Not here:
-//! running the script (sluice-script), opening files (`directory`), conditions and ranges (`response`).
+//! The script decides that the client may have the file, and the server sends it. It must be one of those
+//! that the route of the script declares (`send_files`).
 
 use std::borrow::Cow;
-use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +13,7 @@ use http::header::{
     ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE,
     CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED, VARY,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use sluice_gateway::{ReplyHead, SEND_FILE_FIELDS, X_SENDFILE};
 use sluice_http::body::ResponseBody;
@@ -28,9 +26,9 @@ use sluice_settings::CacheUse;
 use sluice_settings::compression::Compression;
 use sluice_watch::Tracer;
 
+use crate::cache::FileCache;
 use crate::cache_work;
 use crate::directory::Directory;
-use crate::file_cache::FileCache;
 use crate::file_events::{self, response_text};
 use crate::found::{Found, Stored, not_found};
 use crate::lookup::Files;
@@ -59,80 +57,16 @@ pub struct FoundFile(Result<Found, Fault>);
 pub struct SendFile {
     directories: Arc<SendDirectories>,
     file: NamedFile,
-    field: SendFileField,
+    /// The field that names it, for messages: `x-sendfile: "/srv/a"`.
+    field: String,
     status: StatusCode,
     fields: HeaderMap,
 }
 
-/// A file below one of the directories.
 #[derive(Debug, PartialEq, Eq)]
 struct NamedFile {
-    /// The index of the directory.
     directory: usize,
-    /// The path below it.
     name: String,
-}
-
-/// The field that names a file, with its value.
-#[derive(Clone, Debug)]
-struct SendFileField {
-    name: HeaderName,
-    value: String,
-}
-
-impl fmt::Display for SendFileField {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {:?}", self.name, self.value)
-    }
-}
-
-/// The error that a field does not name a file that may be sent.
-#[derive(Debug)]
-struct BadSendFile {
-    field: SendFileField,
-    problem: Problem,
-}
-
-impl fmt::Display for BadSendFile {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {}", self.field, self.problem)
-    }
-}
-
-/// The reason why a field does not name such a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Problem {
-    NoDirectories,
-    Status(StatusCode),
-    NotAbsolute,
-    NotAPath,
-    NotAUrlPath,
-    Outside,
-    UnknownPrefix,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Problem::NoDirectories => "the route lets no file be sent: declare its directory in send_files",
-            Problem::Status(status) => return write!(out, "no file can be sent with status {}", status.as_u16()),
-            Problem::NotAbsolute => "must be an absolute path",
-            Problem::NotAPath => "is not a valid file path",
-            Problem::NotAUrlPath => "is not a valid URL path",
-            Problem::Outside => "is outside the directories of send_files",
-            Problem::UnknownPrefix => "does not begin with a path of send_files",
-        })
-    }
-}
-
-/// The error that a head names more than one file.
-#[derive(Debug)]
-struct SeveralFiles;
-
-impl fmt::Display for SeveralFiles {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("its head names more than one file to send")
-    }
 }
 
 impl SendDirectories {
@@ -168,42 +102,44 @@ impl SendDirectories {
         let (name, value) = match <[_; 1]>::try_from(named) {
             Ok([only]) => only,
             Err(none) if none.is_empty() => return Ok(None),
-            Err(_) => return Err(ScriptFault::BadSendFile(Arc::new(SeveralFiles)).into()),
+            Err(_) => {
+                let text = "its head names more than one file to send".to_owned();
+                return Err(ScriptFault::BadSendFile(Arc::new(text)).into());
+            }
         };
-        let named = SendFileField { name, value };
-        let refuse = |problem| {
-            let field = named.clone();
-            Fault::from(ScriptFault::BadSendFile(Arc::new(BadSendFile { field, problem })))
-        };
+        let field = format!("{name}: {value:?}");
+        let refuse = |problem: &str| Fault::from(ScriptFault::BadSendFile(Arc::new(format!("{field}: {problem}"))));
         if self.0.is_empty() {
-            return Err(refuse(Problem::NoDirectories));
+            let problem = "the route lets no file be sent: declare its directory in send_files";
+            return Err(refuse(problem));
         }
         // 206 is rejected too, because the server selects the ranges.
         if head.status == StatusCode::PARTIAL_CONTENT || !may_have_body(&Method::GET, head.status) {
-            return Err(refuse(Problem::Status(head.status)));
+            let status = head.status.as_u16();
+            return Err(refuse(&format!("no file can be sent with status {status}")));
         }
-        let file = if named.name == X_SENDFILE {
-            self.by_path(&named.value)
-        } else {
-            self.by_prefix(&named.value)
+        let file = match name == X_SENDFILE {
+            true => self.by_path(&value),
+            false => self.by_prefix(&value),
         };
         let file = file.map_err(refuse)?;
         Ok(Some(SendFile {
             directories: Arc::clone(self),
             file,
-            field: named,
+            field,
             status: head.status,
             fields: std::mem::take(&mut head.fields),
         }))
     }
 
     /// X-Sendfile: a file path. It is percent-decoded, as in Apache and lighttpd; `?` and `#` are part of the name.
-    fn by_path(&self, value: &str) -> Result<NamedFile, Problem> {
+    fn by_path(&self, value: &str) -> Result<NamedFile, &'static str> {
         if !value.starts_with('/') {
-            return Err(Problem::NotAbsolute);
+            return Err("must be an absolute path");
         }
         let raw = percent_encode(&bytes_of(value), NOT_IN_NAMES).to_string();
-        let path = Target::parse_lenient(&raw).map_err(|_| Problem::NotAPath)?.path;
+        let target = Target::parse_lenient(&raw);
+        let path = target.map_err(|_| "is not a valid file path")?.path;
         let file = path_of(&path);
         let below = |send: &SendDirectory| {
             let inside = [&*send.path, send.directory.path()].map(|directory| file.strip_prefix(directory).ok());
@@ -213,14 +149,15 @@ impl SendDirectories {
             let is_directory = path.ends_with('/') && !name.is_empty();
             Some(if is_directory { name + "/" } else { name })
         };
-        self.innermost(below).ok_or(Problem::Outside)
+        self.innermost(below).ok_or("is outside the directories of send_files")
     }
 
     /// X-Accel-Redirect: a URL path, percent-decoded, in which each `%` must begin an escape.
-    fn by_prefix(&self, value: &str) -> Result<NamedFile, Problem> {
-        let path = Target::parse(value).map_err(|_| Problem::NotAUrlPath)?.path;
+    fn by_prefix(&self, value: &str) -> Result<NamedFile, &'static str> {
+        let path = Target::parse(value).map_err(|_| "is not a valid URL path")?.path;
         let below = |send: &SendDirectory| path.strip_prefix(&send.prefix).map(str::to_owned);
-        self.innermost(below).ok_or(Problem::UnknownPrefix)
+        let found = self.innermost(below);
+        found.ok_or("does not begin with a path of send_files")
     }
 
     /// The file below the innermost directory that contains it, which leaves the shortest name.
@@ -236,7 +173,7 @@ impl SendDirectories {
 /// The settings of a site for files that its scripts name.
 pub struct SendContext<'a> {
     /// The file cache, if there is one.
-    pub cache: Option<&'a FileCache>,
+    pub cache: Option<&'a Arc<FileCache>>,
     /// Whether and for how long files are kept in it.
     pub cache_use: CacheUse,
     /// The media types by suffix.
@@ -303,7 +240,7 @@ impl SendFile {
         let content_type = self.fields.get(CONTENT_TYPE).cloned();
         let served = serve_named(files, found, &self.file.name, content_type, method, fields);
         file_events::note(files.tracer, || format!("{}: {}", self.field, response_text(&served)));
-        let mut response = served.map_err(|fault| blame_script(&self.field, fault))?;
+        let mut response = served.map_err(|fault| blame_script(self.field, fault))?;
         if !is_plain {
             *response.status_mut() = self.status;
             for name in [ACCEPT_RANGES, ETAG, LAST_MODIFIED] {
@@ -363,10 +300,10 @@ fn join(response: &mut Response<ResponseBody>, mut fields: HeaderMap) {
 }
 
 /// Makes it the script's fault that the file does not exist or may not be read, because the script named it.
-fn blame_script(field: &SendFileField, fault: Fault) -> Fault {
+fn blame_script(field: String, fault: Fault) -> Fault {
     match fault {
         Fault::Client(fault @ (ClientFault::NotFound(_) | ClientFault::Forbidden(_))) => {
-            let field = field.to_string().into();
+            let field = field.into();
             ScriptFault::SentFile(Box::new(SentFile { field, fault })).into()
         }
         other => other,

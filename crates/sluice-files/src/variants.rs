@@ -1,9 +1,7 @@
 //! The variants of a file: compressed files beside it, and variants that the server compresses.
 //!
-//! Here: selecting the variant for a request. A precompressed variant (`NAME.gz`) is opened as any file. A variant that the
+//! A precompressed variant (`NAME.gz`) is opened as any file. A variant that the
 //! server compresses has its own entry in the cache; it is only sent while it was made from the present version of the file.
-//! Not here: the compression (`on_demand`), the codings that a client accepts (`encoding::accept` of sluice-http), and the
-//! response (`response`).
 //!
 //! ```text
 //! found ─▶ select ─┬─▶ precompressed variant                               ─▶ response
@@ -12,9 +10,7 @@
 //!                  └─▶ file as it is                                       ─▶ response
 //! ```
 
-pub(crate) mod in_flight;
 pub(crate) mod on_demand;
-pub(crate) mod time_budget;
 
 use http::{HeaderMap, header};
 use sluice_http::conditions::{self, Evaluation};
@@ -24,7 +20,7 @@ use sluice_http::path_text::path_of;
 use sluice_settings::Precompressed;
 
 use crate::cache::fill::Fill;
-use crate::cache_work::{CacheWork, Fills};
+use crate::cache_work::CacheWork;
 use crate::file_events;
 use crate::foreign;
 use crate::found::{Found, Stored};
@@ -37,7 +33,6 @@ use crate::variants::on_demand::{Planned, Planning, Task};
 /// server that drains would have to wait for it.
 const COMPRESSED_BYTES_MAX: u64 = 32 << 20;
 
-/// A precompressed variant.
 struct Beside {
     representation: Representation,
     stored: Stored,
@@ -51,30 +46,27 @@ impl Files<'_> {
     /// Selects the representation of what was found that the client prefers, for GET or HEAD. Between variants of equal
     /// quality, a precompressed one is sent, because it exists already and is often compressed better. Nothing is compressed yet.
     pub(crate) fn select(&self, name: &str, mut found: Found, fields: &HeaderMap) -> Selected {
-        let fills = Fills {
+        let work = CacheWork {
             file: found.take_fill(),
-            ..Fills::default()
+            ..CacheWork::default()
         };
-        let has_variants = found
-            .representation()
-            .is_some_and(|representation| representation.has_variants);
+        let has_variants = found.representation().is_some_and(|found| found.has_variants);
         if self.precompressed.is_none() || !has_variants {
-            return self.selected(found, fills.into());
+            return self.selected(found, work);
         }
         let ranked = self.compression.rank(fields);
         if ranked[0].is_none() {
-            file_events::note(self.tracer, || {
-                "no variant: the client accepts no content coding that the site offers".into()
-            });
-            return self.selected(found, fills.into());
+            let text = "no variant: the client accepts no content coding that the site offers";
+            file_events::note(self.tracer, || text.into());
+            return self.selected(found, work);
         }
-        self.select_variant(name, found, fills, fields, &ranked)
+        self.select_variant(name, found, work, fields, &ranked)
     }
 
     fn selected(&self, found: Found, work: CacheWork) -> Selected {
         Selected {
             found,
-            work,
+            work: work.boxed(),
             precompressed: self.precompressed,
             tracer: file_events::for_response(self.tracer),
         }
@@ -85,25 +77,23 @@ impl Files<'_> {
         &self,
         name: &str,
         found: Found,
-        mut fills: Fills,
+        mut work: CacheWork,
         fields: &HeaderMap,
         ranked: &Ranked,
     ) -> Selected {
         let Some(representation) = found.representation() else {
-            return self.selected(found, fills.into());
+            return self.selected(found, work);
         };
-        let beside = self.find_beside(name, &found, representation, ranked, &mut fills.absent);
+        let beside = self.find_beside(name, &found, representation, ranked, &mut work.absent);
         // Another variant must have a higher quality than the precompressed one.
         let least = beside.as_ref().map_or(0, |beside| beside.quality + 1);
-        let mut compression = None;
-        if let Some(task) = self.choose_task(&found, &fills, fields, ranked, least) {
+        if let Some(task) = self.choose_task(&found, &work, fields, ranked, least) {
             let encoding = task.encoding;
             match task.plan(self.directory, name, representation) {
                 Planned::Ready(variant) => {
-                    file_events::note(self.tracer, || {
-                        format!("the variant {encoding} that the server has compressed, from the cache")
-                    });
-                    return self.selected(Found::Cached(variant), fills.into());
+                    let text = || format!("the variant {encoding} that the server has compressed, from the cache");
+                    file_events::note(self.tracer, text);
+                    return self.selected(Found::Cached(variant), work);
                 }
                 Planned::Compress(planned) => {
                     // The entity tag is known before the variant exists. A client that does not name it gets whatever representation is
@@ -113,13 +103,13 @@ impl Files<'_> {
                         && (planned.is_unread() || conditions::names(fields, &variant.validators))
                         && conditions::evaluate(fields, &variant.validators) == Evaluation::NotModified
                     {
-                        return self.selected(Found::NotModified(Box::new(variant)), CacheWork::None);
+                        return self.selected(Found::NotModified(Box::new(variant)), CacheWork::default());
                     }
                     file_events::note(self.tracer, || match planned.is_awaited() {
                         true => format!("the variant {encoding} is being compressed; the request waits for it"),
                         false => format!("the variant {encoding} is compressed in the background"),
                     });
-                    compression = Some(planned);
+                    work.compression = Some(planned);
                 }
                 Planned::Unavailable => file_events::note(self.tracer, || {
                     format!("the variant {encoding} cannot be compressed now, or is no smaller")
@@ -129,32 +119,27 @@ impl Files<'_> {
         let found = match beside {
             Some(beside) => {
                 let coding = beside.representation.coding;
-                file_events::note(self.tracer, || {
-                    format!("the precompressed variant {coding:?} beside the file")
-                });
-                fills.beside = beside.fill;
+                let text = || format!("the precompressed variant {coding:?} beside the file");
+                file_events::note(self.tracer, text);
+                work.beside = beside.fill;
                 Found::Precompressed(Box::new((beside.representation, beside.stored)))
             }
             None => {
-                if compression.is_none() {
-                    file_events::note(self.tracer, || {
-                        "no variant: the client accepts none of those that exist".into()
-                    });
+                if work.compression.is_none() {
+                    let text = "no variant: the client accepts none of those that exist";
+                    file_events::note(self.tracer, || text.into());
                 }
                 found
             }
         };
-        match compression {
-            Some(compression) => self.selected(found, CacheWork::Compress(Box::new((fills, *compression)))),
-            None => self.selected(found, fills.into()),
-        }
+        self.selected(found, work)
     }
 
     /// The best variant that the server may compress, of those with at least the quality `least`.
     fn choose_task<'t>(
         &'t self,
         found: &'t Found,
-        fills: &Fills,
+        work: &CacheWork,
         fields: &HeaderMap,
         ranked: &Ranked,
         least: u16,
@@ -170,7 +155,7 @@ impl Files<'_> {
         {
             return None;
         }
-        let original = Planning::of(found, fills.file.as_deref(), &cache.cache)?;
+        let original = Planning::of(found, work.file.as_deref(), cache)?;
         if !(self.compression.least_bytes..=COMPRESSED_BYTES_MAX).contains(&original.bytes()) {
             return None;
         }
@@ -205,7 +190,7 @@ impl Files<'_> {
             if cached.is_some_and(|(cached, checked_at)| cached.variants.is_absent(*encoding, checked_at)) {
                 return None;
             }
-            let beside = self.open_beside(name, representation, *encoding);
+            let beside = self.open_beside(name, representation, *encoding, *quality);
             match (&beside, cached) {
                 // It is not known yet.
                 (None, _) if foreign::has_left() => {}
@@ -213,12 +198,7 @@ impl Files<'_> {
                 (None, Some((cached, checked_at))) => cached.variants.note_absent(*encoding, checked_at),
                 (None, None) => absent.push(*encoding),
             }
-            beside.map(|(representation, stored, fill)| Beside {
-                representation,
-                stored,
-                fill,
-                quality: *quality,
-            })
+            beside
         })
     }
 
@@ -228,7 +208,8 @@ impl Files<'_> {
         name: &str,
         representation: &Representation,
         encoding: Encoding,
-    ) -> Option<(Representation, Stored, Option<Box<Fill>>)> {
+        quality: u16,
+    ) -> Option<Beside> {
         let name = format!("{name}{}", encoding.suffix());
         if self.directory.is_program(&path_of(&name)) {
             return None;
@@ -236,20 +217,27 @@ impl Files<'_> {
         let (beside, stored, fill) = self.find(&name).ok()?.into_stored()?;
         // A compressed variant is never empty.
         let is_valid = stored.length() > 0 && beside.modified >= representation.modified;
-        is_valid.then(|| (representation.precompressed(&beside, encoding), stored, fill))
+        is_valid.then(|| Beside {
+            representation: representation.precompressed(&beside, encoding),
+            stored,
+            fill,
+            quality,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use std::fs::{self, File};
     use std::time::{Duration, SystemTime};
 
     use http::Method;
 
     use super::*;
+    use crate::cache::FileCache;
     use crate::directory::Directory;
-    use crate::file_cache::FileCache;
     use crate::types::Types;
     use sluice_http::body::ResponseBody;
     use sluice_settings::compression::Compression;
@@ -284,7 +272,7 @@ mod tests {
     #[tokio::test]
     async fn variant_is_compressed_of_an_entry_that_another_one_of_its_version_has_replaced() {
         let (_root, directory) = directory(&b"some text ".repeat(1000));
-        let cache = FileCache::new(&CacheSettings::default());
+        let cache = Arc::new(FileCache::new(&CacheSettings::default()));
         let files = Files {
             directory: &directory,
             records: None,
@@ -310,7 +298,7 @@ mod tests {
     #[tokio::test]
     async fn variant_is_compressed_once_for_all_requests_and_cached() {
         let (_root, directory) = directory(&b"some text ".repeat(1000));
-        let cache = FileCache::new(&CacheSettings::default());
+        let cache = Arc::new(FileCache::new(&CacheSettings::default()));
         let compression = Compression::new(&CompressionSettings::default());
         let files = Files {
             directory: &directory,
@@ -360,7 +348,7 @@ mod tests {
             state.to_be_bytes()[0]
         });
         let (_root, directory) = directory(&noise.take(10_000).collect::<Vec<_>>());
-        let cache = FileCache::new(&CacheSettings::default());
+        let cache = Arc::new(FileCache::new(&CacheSettings::default()));
         let compression = Compression::new(&CompressionSettings::default());
         let files = Files {
             directory: &directory,

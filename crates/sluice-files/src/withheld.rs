@@ -1,8 +1,7 @@
 //! Files that are never sent because of what they are: logs, configuration files, keys.
 //!
-//! Here: which files these are, by path and by identity, so that no other path leads to them: no link, no second mount, no other
-//! case of letters on a file system that ignores case. Not here: files that are withheld because of their names, and the check
-//! when a file is opened (`directory`).
+//! They are known by path and by identity, so that no other path leads to them: no link, no second mount, no other
+//! case of letters on a file system that ignores case.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -28,7 +27,6 @@ pub struct WithheldFiles {
     linked_logs: Vec<PathBuf>,
 }
 
-/// A file with a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WithheldFile {
     /// Without symbolic links in its directory.
@@ -46,7 +44,6 @@ enum WithheldNames {
     WithRotated,
 }
 
-/// The identity of a file on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileId {
     device: u64,
@@ -140,14 +137,12 @@ impl WithheldFiles {
     /// Whether a file that was opened by another path is one of them.
     pub(crate) fn has(&self, metadata: &Metadata) -> bool {
         let Some(id) = FileId::of(metadata) else { return false };
-        if self.open.contains(&id) || self.files.iter().any(|file| file.id == Some(id)) {
-            return true;
-        }
-        if self.linked_logs.iter().any(|path| FileId::at(path) == Some(id)) {
-            return true;
-        }
-        // A hard link to a file that has replaced the one at the start: a renewed key, a new log.
-        metadata.nlink() > 1 && self.files.iter().any(|file| FileId::at(&file.path) == Some(id))
+        let is_at = |path: &PathBuf| FileId::at(path) == Some(id);
+        self.open.contains(&id)
+            || self.files.iter().any(|file| file.id == Some(id))
+            || self.linked_logs.iter().any(is_at)
+            // A hard link to a file that has replaced the one at the start: a renewed key, a new log.
+            || metadata.nlink() > 1 && self.files.iter().any(|file| is_at(&file.path))
     }
 }
 
@@ -175,9 +170,8 @@ fn is_symlink(path: &Path) -> bool {
 
 /// Whether the rest of a name is the suffix of a compressed file.
 fn is_compressed(more: &[u8]) -> bool {
-    COMPRESSED
-        .iter()
-        .any(|suffix| more.eq_ignore_ascii_case(suffix.as_bytes()))
+    let mut suffixes = COMPRESSED.iter();
+    suffixes.any(|suffix| more.eq_ignore_ascii_case(suffix.as_bytes()))
 }
 
 #[cfg(test)]

@@ -21,7 +21,6 @@ impl Buttons<'_> {
         self.button_with(action, text, &[])
     }
 
-    /// The fields of every form.
     fn hidden(&self, action: &str) -> Markup {
         html! {
             input type="hidden" name="action" value=(action);

@@ -1,12 +1,12 @@
 //! The page of the activity: periods to choose from, tiles, charts, starts and stops, and a table for those who do not see the charts.
 
 use maud::{Markup, html};
-use sluice_report::activity::{Activity, Bar, Period};
+use sluice_report::activity::{self, Activity, Bar, Period};
 use sluice_report::text;
 
 use crate::action::Buttons;
 use crate::columns::{Column, Columns, Layer};
-use crate::html::{Mark, scrolling_table, section, table, tile, tiles, trouble};
+use crate::html::{Mark, figure, scrolling_table, section, table, tile, tiles, trouble};
 use crate::view::View;
 
 impl View for Activity {
@@ -57,112 +57,53 @@ fn glance(activity: &Activity) -> Markup {
     let rate = total.requests as f64 / total.measured_seconds.max(1) as f64;
     let whole = activity.end().min(activity.now).saturating_sub(total.start);
     let errors = total.by_class[4];
-    tiles(&[
-        tile(
-            "requests",
-            text::number(total.requests),
-            format!("{} a second while it ran", text::rate(rate)),
-        ),
-        tile(
-            "server errors",
-            text::number(errors),
-            format!("{} of all", text::share(errors, total.requests)),
-        )
-        .marked(Mark::trouble_if_any(errors)),
-        tile(
-            "sent",
-            text::bytes(total.sent_bytes),
-            format!("received {}", text::bytes(total.received_bytes)),
-        ),
-        tile(
-            "in progress",
-            text::number(total.in_progress_max.into()),
-            "requests at once, at most",
-        ),
-        tile(
-            "connections",
-            text::number(total.connections_max.into()),
-            "at once, at most",
-        ),
-        tile(
-            "running",
-            text::share(total.measured_seconds.min(whole), whole),
-            ends(activity),
-        )
-        .marked(Mark::trouble_if_any(total.crashes.into())),
-    ])
+    html! {
+        (tiles(&[
+            tile("requests", text::number(total.requests), format!("{} a second while it ran", text::rate(rate))),
+            tile("server errors", text::number(errors), format!("{} of all", text::share(errors, total.requests)))
+                .marked(Mark::trouble_if_any(errors)),
+            tile("sent", text::bytes(total.sent_bytes), format!("received {}", text::bytes(total.received_bytes))),
+            tile("in progress", text::number(total.in_progress_max.into()), "requests at once, at most"),
+            tile("connections", text::number(total.connections_max.into()), "at once, at most"),
+            tile("running", text::share(total.measured_seconds.min(whole), whole), ends(activity))
+                .marked(Mark::trouble_if_any(total.crashes.into())),
+        ]))
+    }
 }
 
 fn ends(activity: &Activity) -> String {
-    let counted = |count: u32, one: &str, several: &str| match count {
-        1 => format!("1 {one}"),
-        count => format!("{count} {several}"),
-    };
-    let starts = counted(activity.total.starts, "start", "starts");
+    let starts = text::counted(activity.total.starts.into(), "start", "starts");
     match activity.total.crashes {
         0 => starts,
-        crashes => format!("{starts}, {}", counted(crashes, "crash", "crashes")),
+        crashes => format!("{starts}, {}", text::counted(crashes.into(), "crash", "crashes")),
     }
 }
 
 fn requests(activity: &Activity) -> Markup {
-    chart(
-        activity,
-        "requests, and in red those with a status of 500 or more",
-        text::number,
-        &[
-            Layer {
-                class: "bar",
-                name: "requests",
-                value: |bucket| bucket.requests,
-            },
-            Layer {
-                class: "bad",
-                name: "server errors",
-                value: |bucket| bucket.by_class[4],
-            },
-        ],
-    )
+    let label = "requests, and in red those with a status of 500 or more";
+    let layers = [
+        Layer::new("bar", "requests", |bar| bar.requests),
+        Layer::new("bad", "server errors", |bar| bar.by_class[4]),
+    ];
+    chart(activity, label, text::number, &layers)
 }
 
 fn bytes(activity: &Activity) -> Markup {
-    chart(
-        activity,
-        "bytes sent, and in another colour those received",
-        text::bytes,
-        &[
-            Layer {
-                class: "bar",
-                name: "sent",
-                value: |bucket| bucket.sent_bytes,
-            },
-            Layer {
-                class: "second",
-                name: "received",
-                value: |bucket| bucket.received_bytes,
-            },
-        ],
-    )
+    let label = "bytes sent, and in another colour those received";
+    let layers = [
+        Layer::new("bar", "sent", |bar| bar.sent_bytes),
+        Layer::new("second", "received", |bar| bar.received_bytes),
+    ];
+    chart(activity, label, text::bytes, &layers)
 }
 
 fn most(activity: &Activity) -> Markup {
-    chart(
-        activity,
-        "connections, and in another colour requests in progress",
-        text::number,
-        &[
-            Layer {
-                class: "bar",
-                name: "connections",
-                value: |bucket| bucket.connections_max.into(),
-            },
-            Layer {
-                class: "second",
-                name: "in progress",
-                value: |bucket| bucket.in_progress_max.into(),
-            },
-        ],
-    )
+    let label = "connections, and in another colour requests in progress";
+    let layers = [
+        Layer::new("bar", "connections", |bar| bar.connections_max.into()),
+        Layer::new("second", "in progress", |bar| bar.in_progress_max.into()),
+    ];
+    chart(activity, label, text::number, &layers)
 }
 
 fn chart(activity: &Activity, label: &str, shown: fn(u64) -> String, layers: &[Layer]) -> Markup {
@@ -188,7 +129,6 @@ fn chart(activity: &Activity, label: &str, shown: fn(u64) -> String, layers: &[L
     .render()
 }
 
-/// The tooltip of one bar.
 fn title(bucket: &Bar, shown: fn(u64) -> String, layers: &[Layer]) -> String {
     if !bucket.has_run() {
         return "the server did not run".to_owned();
@@ -226,62 +166,45 @@ fn axis(activity: &Activity, time: u64) -> String {
 }
 
 fn marks(activity: &Activity) -> Markup {
-    let rows: Vec<Vec<Markup>> = activity
-        .marks
-        .iter()
-        .map(|mark| {
-            let text = match mark.what {
-                "start" => "started",
-                "stop" => "stopped",
-                _ => "ended without a stop: a crash, SIGKILL, or a power failure",
-            };
-            vec![
-                html! { a.time href=(href(Period::Hour, Some((mark.time + 1800).min(activity.now)))) { (short(mark.time)) } },
-                html! { span.(mark.what) { (text) } @if mark.count > 1 { " " (mark.count) " times" } },
-            ]
-        })
-        .collect();
-    table(&["minute", ""], &rows)
+    let row = |mark: &activity::Mark| {
+        let text = match mark.what {
+            "start" => "started",
+            "stop" => "stopped",
+            _ => "ended without a stop: a crash, SIGKILL, or a power failure",
+        };
+        [
+            html! { a.time href=(href(Period::Hour, Some((mark.time + 1800).min(activity.now)))) { (short(mark.time)) } },
+            html! { span.(mark.what) { (text) } @if mark.count > 1 { " " (mark.count) " times" } },
+        ]
+    };
+    table(["minute", ""], activity.marks.iter().map(row))
 }
 
 fn as_table(activity: &Activity) -> Markup {
-    let number = |value: u64| html! { span.number { (text::number(value)) } };
-    let row = |bucket: &Bar| -> Vec<Markup> {
-        let time = html! {
-            @if let Some(href) = finer(activity, bucket) { a.time href=(href) { (short(bucket.start)) } } @else { span.time { (short(bucket.start)) } }
-        };
+    let number = |value: u64| figure(text::number(value));
+    let row = |bucket: &Bar| {
         let [_, success, redirects, client, server] = bucket.by_class;
-        vec![
-            time,
+        [
+            html! {
+                @if let Some(href) = finer(activity, bucket) { a.time href=(href) { (short(bucket.start)) } } @else { span.time { (short(bucket.start)) } }
+            },
             number(bucket.requests),
             number(success),
             number(redirects),
             number(client),
-            html! { span.number { (trouble(server)) } },
-            html! { span.number { (text::bytes(bucket.sent_bytes)) } },
-            html! { span.number { (text::bytes(bucket.received_bytes)) } },
+            figure(trouble(server)),
+            figure(text::bytes(bucket.sent_bytes)),
+            figure(text::bytes(bucket.received_bytes)),
             number(bucket.in_progress_max.into()),
             number(bucket.connections_max.into()),
         ]
     };
     let ran = activity.buckets.iter().rev().filter(|bucket| bucket.has_run());
-    let rows: Vec<Vec<Markup>> = ran.map(row).collect();
-    let columns = [
-        "from (UTC)",
-        "requests",
-        "2xx",
-        "3xx",
-        "4xx",
-        "5xx",
-        "sent",
-        "received",
-        "in progress",
-        "connections",
-    ];
     html! {
         details {
             summary { "A row for each " (activity.shown.bucket_text()) " in which the server ran, the newest first" }
-            (scrolling_table(&columns, &rows))
+            (scrolling_table(
+                ["from (UTC)", "requests", "2xx", "3xx", "4xx", "5xx", "sent", "received", "in progress", "connections"], ran.map(row)))
         }
     }
 }

@@ -5,7 +5,7 @@ use sluice_report::cache::{Entry, FileCache};
 use sluice_report::text;
 
 use crate::action::Buttons;
-use crate::html::{section, table, tile, tiles, unbroken};
+use crate::html::{figure, section, table, tile, tiles, unbroken};
 use crate::view::View;
 
 impl View for FileCache {
@@ -34,16 +34,13 @@ impl View for FileCache {
 }
 
 fn entries(entries: &[Entry]) -> Markup {
-    let rows: Vec<Vec<Markup>> = entries
-        .iter()
-        .map(|entry| {
-            vec![
-                html! { span.long { (entry.path) } @if let Some(coding) = entry.coding { " (" (coding) ")" } },
-                html! { span.number { (text::bytes(entry.bytes)) } },
-                html! { span.number { "≈ " (text::number(entry.hits)) } },
-                unbroken(format!("{} ago", text::uptime(entry.checked_seconds_ago))),
-            ]
-        })
-        .collect();
-    table(&["file", "size", "hits", "checked"], &rows)
+    let row = |entry: &Entry| {
+        [
+            html! { span.long { (entry.path) } @if let Some(coding) = entry.coding { " (" (coding) ")" } },
+            figure(text::bytes(entry.bytes)),
+            figure(format!("≈ {}", text::number(entry.hits))),
+            unbroken(format!("{} ago", text::uptime(entry.checked_seconds_ago))),
+        ]
+    };
+    table(["file", "size", "hits", "checked"], entries.iter().map(row))
 }

@@ -38,7 +38,6 @@ pub(crate) fn scale(greatest: u64, shown: &dyn Fn(u64) -> String) -> String {
     }
 }
 
-/// The lines of a scale.
 pub(crate) fn lines(width: usize, height: usize) -> Markup {
     html! {
         @for at in [0, height / 2] { line.scale x1="0" x2=(width) y1=(at) y2=(at) {} }
@@ -47,11 +46,8 @@ pub(crate) fn lines(width: usize, height: usize) -> Markup {
 }
 
 impl Bars<'_> {
-    /// The chart.
-    #[must_use]
     pub(crate) fn render(&self) -> Markup {
         let top = top(self.values.iter().copied());
-        let greatest = top.max(1);
         let count = self.values.len().max(1);
         html! {
             figure {
@@ -59,15 +55,12 @@ impl Bars<'_> {
                 svg.chart viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(self.label) {
                     (lines(WIDTH, HEIGHT))
                     @for (number, value) in self.values.iter().enumerate() {
-                        @let bad = height(self.bad.get(number).copied().unwrap_or(0), greatest, HEIGHT);
-                        @let height = height(*value, greatest, HEIGHT);
+                        @let bad = height(self.bad.get(number).copied().unwrap_or(0), top, HEIGHT);
+                        @let height = height(*value, top, HEIGHT);
                         @let (left, right) = (number * WIDTH / count, (number + 1) * WIDTH / count);
-                        @if height > 0 {
-                            rect.bar x=(left) y=(HEIGHT - height) width=((right - left).saturating_sub(1).max(1)) height=(height) {}
-                        }
-                        @if bad > 0 {
-                            rect.bad x=(left) y=(HEIGHT - bad) width=((right - left).saturating_sub(1).max(1)) height=(bad) {}
-                        }
+                        @let width = (right - left).saturating_sub(1).max(1);
+                        @if height > 0 { rect.bar x=(left) y=(HEIGHT - height) width=(width) height=(height) {} }
+                        @if bad > 0 { rect.bad x=(left) y=(HEIGHT - bad) width=(width) height=(bad) {} }
                     }
                 }
                 div.scale { @for mark in self.marks { span { (mark) } " " } }
@@ -77,12 +70,12 @@ impl Bars<'_> {
 }
 
 /// The height of a bar; at least 1 if its value is not 0.
-fn height(value: u64, greatest: u64, room: usize) -> usize {
+pub(crate) fn height(value: u64, greatest: u64, room: usize) -> usize {
     if value == 0 {
         return 0;
     }
-    let scaled = u128::from(value) * room as u128 / u128::from(greatest);
-    usize::try_from(scaled).unwrap_or(room).max(1)
+    let scaled = u128::from(value) * room as u128 / u128::from(greatest.max(1));
+    usize::try_from(scaled).unwrap_or(room).clamp(1, room)
 }
 
 #[cfg(test)]

@@ -3,13 +3,12 @@
 use maud::{Markup, html};
 use sluice_report::activity::Bar;
 
-use crate::chart::{lines, scale, top};
+use crate::chart::{height, lines, scale, top};
 
 /// The size of a chart in its own units; the style sheet gives it the width of the page.
 const WIDTH: usize = 1680;
 const HEIGHT: usize = 120;
 
-/// A chart.
 pub(crate) struct Columns<'a> {
     /// A description of the chart, for readers who do not see it.
     pub label: &'a str,
@@ -22,7 +21,6 @@ pub(crate) struct Columns<'a> {
     pub times: &'a [String],
 }
 
-/// A column.
 pub(crate) struct Column<'a> {
     pub bucket: &'a Bar,
     /// The tooltip.
@@ -39,6 +37,12 @@ pub(crate) struct Layer {
     pub class: &'static str,
     pub name: &'static str,
     pub value: fn(&Bar) -> u64,
+}
+
+impl Layer {
+    pub(crate) fn new(class: &'static str, name: &'static str, value: fn(&Bar) -> u64) -> Layer {
+        Layer { class, name, value }
+    }
 }
 
 impl Columns<'_> {
@@ -76,7 +80,7 @@ impl Columns<'_> {
             title { (column.title) }
             rect class=(if column.is_gap { "column gap" } else { "column" }) x=(left) y="0" width=(width) height=(HEIGHT) {}
             @for layer in self.layers {
-                @let height = height((layer.value)(column.bucket), greatest);
+                @let height = height((layer.value)(column.bucket), greatest, HEIGHT);
                 @if height > 0 {
                     rect class=(layer.class) x=(left) y=(HEIGHT - height) width=(width.saturating_sub(2).max(1)) height=(height) {}
                 }
@@ -88,23 +92,9 @@ impl Columns<'_> {
 
 /// Lines at the starts and ends of the server, the worst on top.
 fn marks(bucket: &Bar, left: usize) -> Markup {
-    let marks = [
-        ("start", bucket.starts),
-        ("stop", bucket.stops),
-        ("crash", bucket.crashes),
-    ];
     html! {
-        @for (class, count) in marks {
+        @for (class, count) in [("start", bucket.starts), ("stop", bucket.stops), ("crash", bucket.crashes)] {
             @if count > 0 { rect class=(format!("mark {class}")) x=(left) y="0" width="3" height=(HEIGHT) {} }
         }
     }
-}
-
-/// The height of a bar; at least 1 if its value is not 0.
-fn height(value: u64, greatest: u64) -> usize {
-    if value == 0 {
-        return 0;
-    }
-    let scaled = u128::from(value) * HEIGHT as u128 / u128::from(greatest.max(1));
-    usize::try_from(scaled).unwrap_or(HEIGHT).clamp(1, HEIGHT)
 }

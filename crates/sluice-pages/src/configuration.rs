@@ -1,7 +1,7 @@
 //! The page of the configuration.
 
-use maud::{Markup, html};
-use sluice_report::configuration::{Configuration, Setting, Site};
+use maud::{Markup, Render, html};
+use sluice_report::configuration::{Configuration, Route, Setting, Site};
 
 use crate::action::Buttons;
 use crate::html::{fact, facts, section, table};
@@ -24,29 +24,21 @@ impl View for Configuration {
 }
 
 fn site_html(site: &Site) -> Markup {
-    let rows: Vec<Vec<Markup>> = site
-        .routes
-        .iter()
-        .map(|route| {
-            vec![
-                html! { code { (route.path) } },
-                html! { (route.action) },
-                html! { (route.with) },
-                html! { span.faint { (route.origin) } },
-            ]
-        })
-        .collect();
+    let row = |route: &Route| {
+        [
+            html! { code { (route.path) } },
+            route.action.render(),
+            route.with.render(),
+            html! { span.faint { (route.origin) } },
+        ]
+    };
     html! {
         p.faint { (site.origin) }
         @if !site.settings.is_empty() { (settings(&site.settings)) br; }
-        (table(&["path", "action", "with", "place"], &rows))
+        (table(["path", "action", "with", "place"], site.routes.iter().map(row)))
     }
 }
 
 fn settings(settings: &[Setting]) -> Markup {
-    let rows: Vec<_> = settings
-        .iter()
-        .map(|setting| fact(&setting.name, &setting.value))
-        .collect();
-    facts(&rows)
+    facts(settings.iter().map(|setting| fact(&setting.name, &setting.value)))
 }

@@ -1,6 +1,6 @@
 //! The page of the connections.
 
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 use sluice_report::connections::{Connection, ConnectionList, Count};
 use sluice_report::text;
 
@@ -10,24 +10,19 @@ use crate::view::View;
 
 impl View for ConnectionList {
     fn html(&self, _: &Buttons<'_>) -> Markup {
-        let counts = |counts: &[Count]| {
-            let rows: Vec<_> = counts
-                .iter()
-                .map(|count| fact(&count.name, text::number(count.count as u64)))
-                .collect();
-            facts(&rows)
-        };
+        let count = |count: &Count| fact(count.name.clone(), text::number(count.count as u64));
+        let counts = |counts: &[Count]| facts(counts.iter().map(count));
         let old = |connection: &Connection| {
-            vec![
-                html! { (connection.client) },
+            [
+                connection.client.render(),
                 figure(text::uptime(connection.age_ms / 1000)),
-                html! { (connection.state) },
-                html! { (connection.protocol) },
-                html! { (connection.tls) },
+                connection.state.render(),
+                connection.protocol.render(),
+                connection.tls.render(),
                 figure(text::number(connection.requests.into())),
             ]
         };
-        let oldest: Vec<_> = self.oldest.iter().map(old).collect();
+        let oldest = self.oldest.iter().map(old);
         html! {
             p {
                 (text::number(self.open as u64)) " of " (text::number(self.max as u64)) " are open; "
@@ -42,7 +37,7 @@ impl View for ConnectionList {
                 (section("tls", "By version of TLS", &counts(&self.tls)))
                 (section("clients", "Clients with most connections", &counts(&self.clients)))
             }
-            (section("oldest", "The oldest", &table(&["client", "age", "state", "protocol", "TLS", "requests"], &oldest)))
+            (section("oldest", "The oldest", &table(["client", "age", "state", "protocol", "TLS", "requests"], oldest)))
         }
     }
 }

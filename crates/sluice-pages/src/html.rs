@@ -1,34 +1,19 @@
-//! Parts that several pages have: facts, tables, tiles. Not here: charts (`chart`, `columns`) and the frame of a page (`frame`).
+//! Parts that several pages have: facts, tables, tiles.
 
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 use sluice_report::text;
 
-/// A row of a table of facts.
-pub(crate) struct Fact<'a> {
-    /// The name.
-    pub name: &'a str,
-    /// The value.
-    pub value: Markup,
+/// A row of a table of facts: a name and a value.
+pub(crate) fn fact<N>(name: N, value: impl Render) -> (N, Markup) {
+    (name, value.render())
 }
 
-/// A fact.
-pub(crate) fn fact(name: &str, value: impl maud::Render) -> Fact<'_> {
-    Fact {
-        name,
-        value: value.render(),
-    }
-}
-
-/// A section of a page with a title, a fragment of its URL.
-#[must_use]
 pub(crate) fn section(id: &str, title: &str, content: &Markup) -> Markup {
     html! { section aria-labelledby=(id) { h2 id=(id) { (title) } (content) } }
 }
 
-/// A table of names and values.
-#[must_use]
-pub(crate) fn facts(facts: &[Fact<'_>]) -> Markup {
-    html! { table.facts { @for fact in facts { tr { th scope="row" { (fact.name) } td { (fact.value) } } } } }
+pub(crate) fn facts<N: Render>(facts: impl IntoIterator<Item = (N, Markup)>) -> Markup {
+    html! { table.facts { @for (name, value) in facts { tr { th scope="row" { (name) } td { (value) } } } } }
 }
 
 /// The most columns of a table that fit a phone.
@@ -36,25 +21,27 @@ const NARROW_COLUMNS: usize = 3;
 
 /// A table with a title for each column. On a phone each row of many cells becomes a list, in which the cells are under each other, each
 /// with its title.
-#[must_use]
-pub(crate) fn table(columns: &[&str], rows: &[Vec<Markup>]) -> Markup {
-    let class = (columns.len() > NARROW_COLUMNS).then_some("cards");
+pub(crate) fn table<const N: usize>(columns: [&str; N], rows: impl IntoIterator<Item = [Markup; N]>) -> Markup {
+    let mut rows = rows.into_iter().peekable();
+    let class = (N > NARROW_COLUMNS).then_some("cards");
     html! {
         div.wide tabindex="0" { table class=[class] {
             (titles(columns))
             tbody {
+                @if rows.peek().is_none() { tr { td colspan=(N) { "none" } } }
                 @for row in rows {
                     tr { @for (column, cell) in columns.iter().zip(row) { td data-label=[class.and(Some(column))] { (cell) } } }
                 }
-                @if rows.is_empty() { tr { td colspan=(columns.len()) { "none" } } }
             }
         } }
     }
 }
 
 /// A table of many rows of figures, which scrolls by itself where the window is narrower.
-#[must_use]
-pub(crate) fn scrolling_table(columns: &[&str], rows: &[Vec<Markup>]) -> Markup {
+pub(crate) fn scrolling_table<const N: usize>(
+    columns: [&str; N],
+    rows: impl IntoIterator<Item = [Markup; N]>,
+) -> Markup {
     html! {
         div.wide tabindex="0" { table {
             (titles(columns))
@@ -63,51 +50,42 @@ pub(crate) fn scrolling_table(columns: &[&str], rows: &[Vec<Markup>]) -> Markup 
     }
 }
 
-fn titles(columns: &[&str]) -> Markup {
+fn titles<const N: usize>(columns: [&str; N]) -> Markup {
     html! { thead { tr { @for column in columns { th scope="col" { (column) } } } } }
 }
 
 /// A figure with its unit, on one line.
-#[must_use]
-pub(crate) fn unbroken(figure: impl maud::Render) -> Markup {
+pub(crate) fn unbroken(figure: impl Render) -> Markup {
     html! { span.unbroken { (figure) } }
 }
 
 /// A figure in a cell of its own, at the right edge of its column.
-#[must_use]
-pub(crate) fn figure(figure: impl maud::Render) -> Markup {
+pub(crate) fn figure(figure: impl Render) -> Markup {
     html! { span.number { (figure) } }
 }
 
 /// A figure that is to be noticed unless it is 0.
-#[must_use]
 pub(crate) fn trouble(count: u64) -> Markup {
     html! { span.trouble[count > 0] { (text::number(count)) } }
 }
 
-/// The look of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// All is well.
     Well,
-    /// Something needs a look soon.
     Warning,
-    /// Something has failed.
     Trouble,
 }
 
 impl Mark {
-    /// Trouble if there is any.
     pub(crate) fn trouble_if_any(count: u64) -> Mark {
         if count > 0 { Mark::Trouble } else { Mark::Well }
     }
 
     /// A warning if nine tenths are in use.
     pub(crate) fn of_use(used: usize, max: usize) -> Mark {
-        if max > 0 && used >= max - max / 10 {
-            Mark::Warning
-        } else {
-            Mark::Well
+        match max > 0 && used >= max - max / 10 {
+            true => Mark::Warning,
+            false => Mark::Well,
         }
     }
 
@@ -120,7 +98,6 @@ impl Mark {
     }
 }
 
-/// A figure that is seen at a glance: its name, the figure, and a line about it.
 #[derive(Clone, Debug)]
 pub(crate) struct Tile {
     name: &'static str,
@@ -130,8 +107,6 @@ pub(crate) struct Tile {
 }
 
 impl Tile {
-    /// The tile with another look.
-    #[must_use]
     pub(crate) fn marked(self, mark: Mark) -> Tile {
         Tile { mark, ..self }
     }
@@ -147,7 +122,6 @@ impl Tile {
 }
 
 /// A tile on which all is well.
-#[must_use]
 pub(crate) fn tile(name: &'static str, figure: impl Into<String>, about: impl Into<String>) -> Tile {
     Tile {
         name,
@@ -158,14 +132,9 @@ pub(crate) fn tile(name: &'static str, figure: impl Into<String>, about: impl In
 }
 
 /// Tiles in rows of the same length.
-#[must_use]
 pub(crate) fn tiles(tiles: &[Tile]) -> Markup {
-    let class = if tiles.len().is_multiple_of(4) {
-        "tiles four"
-    } else {
-        "tiles three"
-    };
-    html! { div class=(class) { @for tile in tiles { (tile.render()) } } }
+    let in_row = if tiles.len().is_multiple_of(4) { "four" } else { "three" };
+    html! { div class={ "tiles " (in_row) } { @for tile in tiles { (tile.render()) } } }
 }
 
 #[cfg(test)]
@@ -174,15 +143,14 @@ mod tests {
 
     #[test]
     fn cells_of_wide_tables_carry_the_title_of_their_column() {
-        let row = |count: usize| vec![vec![html! { "x" }; count]];
-        let narrow = table(&["a", "b", "c"], &row(3)).into_string();
+        let narrow = table(["a", "b", "c"], [[(); 3].map(|()| html! { "x" })]).into_string();
         assert!(!narrow.contains("cards") && !narrow.contains("data-label"), "{narrow}");
-        let wide = table(&["a", "b", "c", "d"], &row(4)).into_string();
+        let wide = table(["a", "b", "c", "d"], [[(); 4].map(|()| html! { "x" })]).into_string();
         assert!(
             wide.contains("<table class=\"cards\">") && wide.contains("<td data-label=\"d\">x</td>"),
             "{wide}"
         );
-        let empty = table(&["a", "b", "c", "d"], &[]).into_string();
+        let empty = table(["a", "b", "c", "d"], []).into_string();
         assert!(empty.contains("<td colspan=\"4\">none</td>"), "{empty}");
     }
 

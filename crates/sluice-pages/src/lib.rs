@@ -5,8 +5,7 @@
 //!                        ├─ serde_json ─────────▶ JSON         NAME.json
 //!                        └─ metrics::encode ────▶ OpenMetrics  metrics (prometheus: the older format)
 //! ```
-//! The HTML of a report is made of the same value as its JSON, so that neither knows more than the other. Here: no I/O and no clock.
-//! Not here: the values (`sluice_report`), where they come from, and what is behind a URL (`sluice_server`).
+//! The HTML of a report is made of the same value as its JSON, so that neither knows more than the other. There is no I/O and no clock here.
 #![forbid(unsafe_code)]
 
 mod access;

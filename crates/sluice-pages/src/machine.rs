@@ -1,11 +1,11 @@
 //! The page of the machine and the program.
 
-use maud::{Markup, html};
-use sluice_report::machine::Machine;
+use maud::{Markup, Render, html};
+use sluice_report::machine::{Engine, Exercise, Limit, Machine};
 use sluice_report::text;
 
 use crate::action::Buttons;
-use crate::html::{fact, facts, section, table};
+use crate::html::{fact, facts, figure, section, table};
 use crate::view::View;
 
 impl View for Machine {
@@ -24,25 +24,17 @@ impl View for Machine {
     }
 }
 
+const UNKNOWN: &str = "–";
+
 fn hardware(machine: &Machine) -> Markup {
     let hardware = &machine.hardware;
-    facts(&[
-        fact(
-            "processor",
-            html! { (hardware.processor) @if hardware.is_virtual { ", virtual" } },
-        ),
-        fact(
-            "processors",
-            format!("{} usable of {}", hardware.processors_usable, hardware.processors),
-        ),
-        fact(
-            "flags",
-            if hardware.flags.is_empty() {
-                "–".to_owned()
-            } else {
-                hardware.flags.join(" ")
-            },
-        ),
+    let flags = hardware.flags.join(" ");
+    let name = html! { (hardware.processor) @if hardware.is_virtual { ", virtual" } };
+    let processors = format!("{} usable of {}", hardware.processors_usable, hardware.processors);
+    facts([
+        fact("processor", name),
+        fact("processors", processors),
+        fact("flags", if flags.is_empty() { UNKNOWN } else { &flags }),
         fact("memory", size(hardware.memory_bytes)),
         fact("available", size(hardware.memory_available_bytes)),
     ])
@@ -50,7 +42,7 @@ fn hardware(machine: &Machine) -> Markup {
 
 fn system(machine: &Machine) -> Markup {
     let system = &machine.system;
-    facts(&[
+    facts([
         fact("distribution", &system.distribution),
         fact("kernel", format!("Linux {} {}", system.kernel, system.architecture)),
         fact("name", &system.hostname),
@@ -60,77 +52,63 @@ fn system(machine: &Machine) -> Markup {
 
 fn program(machine: &Machine) -> Markup {
     let program = &machine.program;
+    let own = [fact("sluice", program.version), fact("built", &program.build)];
     let libraries = program.libraries.iter();
-    let libraries: Vec<_> = libraries
-        .map(|library| (format!("{} {}", library.name, library.version), library.purpose))
-        .collect();
-    let mut rows = vec![fact("sluice", program.version), fact("built", &program.build)];
-    rows.extend(libraries.iter().map(|(name, purpose)| fact(purpose, name)));
-    facts(&rows)
+    let libraries = libraries.map(|library| fact(library.purpose, format!("{} {}", library.name, library.version)));
+    facts(own.into_iter().chain(libraries))
 }
 
 fn process(machine: &Machine) -> Markup {
     let process = &machine.process;
-    let count = |count: Option<u64>| count.map_or_else(|| "–".to_owned(), text::number);
-    let time = process
-        .processor_seconds
-        .map_or_else(|| "–".to_owned(), |seconds| format!("{seconds:.1} s"));
-    facts(&[
+    let count = |count: Option<u64>| count.map_or_else(|| UNKNOWN.to_owned(), text::number);
+    let time = process.processor_seconds.map(|seconds| format!("{seconds:.1} s"));
+    facts([
         fact("process id", process.pid),
         fact("memory", size(process.memory_bytes)),
         fact("most so far", size(process.memory_peak_bytes)),
         fact("threads", count(process.threads)),
         fact("open descriptors", count(process.descriptors)),
-        fact("processor time", time),
+        fact("processor time", time.as_deref().unwrap_or(UNKNOWN)),
     ])
 }
 
 fn engines(machine: &Machine) -> Markup {
-    let rows: Vec<Vec<Markup>> = machine
-        .engines
-        .iter()
-        .map(|engine| {
-            let state = match &engine.problem {
-                None => html! { "found" },
-                Some(problem) => html! { span.warning { (problem) } },
-            };
-            vec![html! { (engine.name) }, state]
-        })
-        .collect();
-    table(&["engine", "state"], &rows)
+    let row = |engine: &Engine| {
+        let state = match &engine.problem {
+            None => html! { "found" },
+            Some(problem) => html! { span.warning { (problem) } },
+        };
+        [engine.name.render(), state]
+    };
+    table(["engine", "state"], machine.engines.iter().map(row))
 }
 
 fn limits(machine: &Machine) -> Markup {
-    let rows = machine.limits.iter().map(|limit| {
-        let texts = [&limit.name, &limit.soft, &limit.hard];
-        texts.map(|text| html! { (text) }).into()
-    });
-    table(&["limit", "soft", "hard"], &rows.collect::<Vec<_>>())
+    let row = |limit: &Limit| [&limit.name, &limit.soft, &limit.hard].map(Render::render);
+    table(["limit", "soft", "hard"], machine.limits.iter().map(row))
 }
 
 fn rating(machine: &Machine) -> Markup {
     let Some(rating) = &machine.rating else {
         return html! { p { "This machine has no rating. The command " code { "sluice rate" } " makes one, in some seconds." } };
     };
-    let rows: Vec<Vec<Markup>> = rating
-        .exercises
-        .iter()
-        .map(|exercise| {
-            let mut row = vec![html! { (exercise.name) }];
-            row.extend(
-                [exercise.average, exercise.minimum, exercise.maximum]
-                    .map(|figure| html! { span.number { (text::rate(figure)) } }),
-            );
-            row.push(html! { (exercise.unit) });
-            row
-        })
-        .collect();
+    let row = |exercise: &Exercise| {
+        let [average, minimum, maximum] =
+            [exercise.average, exercise.minimum, exercise.maximum].map(|value| figure(text::rate(value)));
+        [
+            exercise.name.render(),
+            average,
+            minimum,
+            maximum,
+            exercise.unit.render(),
+        ]
+    };
     html! {
         p { "By sluice " (rating.version) ", " (text::moment(rating.at)) "." }
-        (table(&["exercise", "average", "minimum", "maximum", ""], &rows))
+        (table(["exercise", "average", "minimum", "maximum", ""], rating.exercises.iter().map(row)))
     }
 }
 
 fn size(bytes: Option<u64>) -> String {
-    bytes.map_or_else(|| "–".to_owned(), text::bytes)
+    bytes.map_or_else(|| UNKNOWN.to_owned(), text::bytes)
 }

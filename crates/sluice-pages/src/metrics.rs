@@ -9,14 +9,14 @@ use std::sync::Mutex;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode as encode_text;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, MetricEncoder};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 use sluice_report::histogram::Times;
 use sluice_report::scripts::Scripts;
 use sluice_report::status::{CertificateStatus, Status};
-use sluice_report::traffic::{Counts, ScriptName, Share, Shares};
+use sluice_report::traffic::{ScriptName, Share, Shares};
 
 use crate::metrics_of_scripts::{ScriptCounts, by_script};
 
@@ -83,33 +83,17 @@ impl Collector for Families {
     }
 }
 
-/// A metric without labels.
-struct Row<'a, V> {
-    name: &'a str,
-    help: &'a str,
-    unit: Option<&'a Unit>,
-    value: V,
-}
+/// A metric without labels: its name, its help and its value.
+type Row<'a, V> = (&'a str, &'a str, V);
 
-fn row<'a, V>(name: &'a str, help: &'a str, value: V) -> Row<'a, V> {
-    Row {
-        name,
-        help,
-        unit: None,
-        value,
-    }
-}
-
-impl<'a, V> Row<'a, V> {
-    /// The unit becomes a part of the name.
-    fn in_unit(mut self, unit: &'a Unit) -> Row<'a, V> {
-        self.unit = Some(unit);
-        self
-    }
-}
-
-/// The labels of a sample, with their values.
 type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+fn labels_of(script: &ScriptName) -> Labels<'_> {
+    ["site", "script", "mode"]
+        .into_iter()
+        .zip(script.iter().map(String::as_str))
+        .collect()
+}
 
 /// The counts of a share by class. Those that are never or rarely above 0 are left out while they are 0.
 fn by_class(share: &Share) -> impl Iterator<Item = (&'static str, u64)> {
@@ -128,7 +112,6 @@ fn by_class(share: &Share) -> impl Iterator<Item = (&'static str, u64)> {
     shown.map(|(class, count, _)| (class, count))
 }
 
-/// Writes families of metrics.
 struct Out<'a>(DescriptorEncoder<'a>);
 
 impl Out<'_> {
@@ -136,20 +119,20 @@ impl Out<'_> {
         self.0
             .encode_descriptor("sluice", "The program", None, MetricType::Info)?
             .encode_info(&[("version", measured.version)])?;
-        self.gauges(&[
-            row("sluice_start_time", "Start of the server", measured.status.started).in_unit(&Unit::Seconds),
-            row("sluice_workers", "Event-loop threads", measured.status.workers as u64),
-        ])?;
-        if let Some(bytes) = measured.memory_bytes {
-            let memory = row("sluice_process_resident_memory", "Resident memory of the server", bytes);
-            self.gauges(&[memory.in_unit(&Unit::Bytes)])?;
+        let status = &measured.status;
+        let (seconds, bytes) = (Some(&Unit::Seconds), Some(&Unit::Bytes));
+        self.gauges(seconds, &[("sluice_start_time", "Start of the server", status.started)])?;
+        self.gauges(None, &[("sluice_workers", "Event-loop threads", status.workers as u64)])?;
+        if let Some(memory) = measured.memory_bytes {
+            let help = "Resident memory of the server";
+            self.gauges(bytes, &[("sluice_process_resident_memory", help, memory)])?;
         }
         if let Some(count) = measured.descriptors {
-            self.gauges(&[row("sluice_process_open_fds", "Open descriptors of the server", count)])?;
+            let help = "Open descriptors of the server";
+            self.gauges(None, &[("sluice_process_open_fds", help, count)])?;
         }
-        if let Some(seconds) = measured.processor_seconds {
-            let time = row("sluice_process_cpu", "Processor time of the server", seconds);
-            self.counters(&[time.in_unit(&Unit::Seconds)])?;
+        if let Some(time) = measured.processor_seconds {
+            self.counters(seconds, &[("sluice_process_cpu", "Processor time of the server", time)])?;
         }
         Ok(())
     }
@@ -158,14 +141,13 @@ impl Out<'_> {
         if certificates.is_empty() {
             return Ok(());
         }
-        let (name, unit) = ("sluice_certificate_expiry_time", Unit::Seconds);
+        let (name, unit) = ("sluice_certificate_expiry_time", Some(&Unit::Seconds));
         let help = "End of the validity of a certificate, since 1970";
-        let mut metric = self.descriptor(name, help, Some(&unit), MetricType::Gauge)?;
-        for certificate in certificates {
-            let labels = [("certificate", certificate.file.as_str())];
-            metric.encode_family(&labels)?.encode_gauge(&certificate.expires)?;
-        }
-        Ok(())
+        let samples = certificates.iter().map(|certificate| {
+            let labels = vec![("certificate", certificate.file.as_str())];
+            (labels, certificate.expires)
+        });
+        self.family(MetricType::Gauge, name, help, unit, samples)
     }
 
     fn scripts(&mut self, scripts: &Scripts) -> fmt::Result {
@@ -173,68 +155,46 @@ impl Out<'_> {
         if counts.is_empty() {
             return Ok(());
         }
-        let labels_of = |[site, script, mode]: &ScriptName| {
-            [
-                ("site", site.clone()),
-                ("script", script.clone()),
-                ("mode", mode.clone()),
-            ]
+        let samples = |value: fn(&ScriptCounts) -> u64| {
+            let counts = counts.iter();
+            counts.map(move |(script, counts)| (labels_of(script), value(counts)))
         };
-        for (name, help, value) in [
-            (
-                "sluice_script_pool_processes",
-                "Running processes of a script",
-                (|counts| counts.processes) as fn(&ScriptCounts) -> u64,
-            ),
-            (
-                "sluice_script_pool_waiting",
-                "Requests that wait for a process of a script",
-                |counts| counts.waiting,
-            ),
-        ] {
-            let mut metric = self.descriptor(name, help, None, MetricType::Gauge)?;
-            for (script, counts) in &counts {
-                metric.encode_family(&labels_of(script))?.encode_gauge(&value(counts))?;
-            }
-        }
-        let help = "Processes started for a script";
-        let mut metric = self.descriptor("sluice_script_pool_started", help, None, MetricType::Counter)?;
-        for (script, counts) in &counts {
-            let labels = labels_of(script);
-            let mut member = metric.encode_family(&labels)?;
-            member.encode_counter(&counts.started, None::<&NoExemplar<u64>>)?;
-        }
+        let (gauge, counter) = (MetricType::Gauge, MetricType::Counter);
+        let (help, processes) = ("Running processes of a script", samples(|counts| counts.processes));
+        self.family(gauge, "sluice_script_pool_processes", help, None, processes)?;
+        let help = "Requests that wait for a process of a script";
+        self.family(
+            gauge,
+            "sluice_script_pool_waiting",
+            help,
+            None,
+            samples(|counts| counts.waiting),
+        )?;
+        let (help, started) = ("Processes started for a script", samples(|counts| counts.started));
+        self.family(counter, "sluice_script_pool_started", help, None, started)?;
         let help = "Requests for a script that got no process, by the reason";
-        let mut metric = self.descriptor("sluice_script_pool_refused", help, None, MetricType::Counter)?;
-        for (script, ScriptCounts { refused, .. }) in &counts {
-            for (reason, count) in [
+        let samples = counts.iter().flat_map(|(script, ScriptCounts { refused, .. })| {
+            let reasons = [
                 ("queue_full", refused.queue_full),
                 ("timed_out", refused.timed_out),
                 ("no_room", refused.no_room),
                 ("client_share", refused.client_share),
                 ("backed_off", refused.backed_off),
-            ] {
-                let [site, script, mode] = labels_of(script);
-                let labels = [site, script, mode, ("reason", reason.to_owned())];
-                let mut member = metric.encode_family(&labels)?;
-                member.encode_counter(&count, None::<&NoExemplar<u64>>)?;
-            }
-        }
-        Ok(())
+            ];
+            reasons.map(|(reason, count)| ([labels_of(script), vec![("reason", reason)]].concat(), count))
+        });
+        self.family(counter, "sluice_script_pool_refused", help, None, samples)
     }
 
-    /// The exchanges of each site and of each script.
     fn shares(&mut self, shares: &Shares) -> fmt::Result {
         let sites = shares.sites.iter();
         let sites: Vec<_> = sites
             .map(|(site, share)| (vec![("site", site.as_str())], share))
             .collect();
         self.shares_of("site", "a site", &sites)?;
-        let scripts = shares.scripts.iter().map(|([site, script, mode], share)| {
-            let labels = [("site", site), ("script", script), ("mode", mode)];
-            (labels.map(|(label, value)| (label, value.as_str())).to_vec(), share)
-        });
-        self.shares_of("script", "a script", &scripts.collect::<Vec<_>>())
+        let scripts = shares.scripts.iter();
+        let scripts: Vec<_> = scripts.map(|(name, share)| (labels_of(name), share)).collect();
+        self.shares_of("script", "a script", &scripts)
     }
 
     fn shares_of(&mut self, kind: &str, whose: &str, shares: &[(Labels<'_>, &Share)]) -> fmt::Result {
@@ -243,27 +203,18 @@ impl Out<'_> {
         }
         let name = format!("sluice_{kind}_responses");
         let help = format!("Ended exchanges of {whose}, by the class of the status; 499 if the client left before");
-        let mut metric = self.descriptor(&name, &help, None, MetricType::Counter)?;
-        for (labels, share) in shares {
-            for (class, count) in by_class(share) {
-                let labels = [labels.as_slice(), &[("class", class)]].concat();
-                let mut member = metric.encode_family(&labels)?;
-                member.encode_counter(&count, None::<&NoExemplar<u64>>)?;
-            }
-        }
-        let unit = Unit::Bytes;
+        let samples = shares.iter().flat_map(|(labels, share)| {
+            by_class(share).map(|(class, count)| ([labels.as_slice(), &[("class", class)]].concat(), count))
+        });
+        self.family(MetricType::Counter, &name, &help, None, samples)?;
         for (part, bytes) in [
             ("request", (|share| share.received_bytes) as fn(&Share) -> u64),
             ("response", |share| share.sent_bytes),
         ] {
             let name = format!("sluice_{kind}_{part}_body");
             let help = format!("Bodies of {part}s of {whose}");
-            let mut metric = self.descriptor(&name, &help, Some(&unit), MetricType::Counter)?;
-            for (labels, share) in shares {
-                let labels = labels.as_slice();
-                let mut member = metric.encode_family(&labels)?;
-                member.encode_counter(&bytes(share), None::<&NoExemplar<u64>>)?;
-            }
+            let samples = shares.iter().map(|(labels, share)| (labels.clone(), bytes(share)));
+            self.family(MetricType::Counter, &name, &help, Some(&Unit::Bytes), samples)?;
         }
         Ok(())
     }
@@ -271,60 +222,55 @@ impl Out<'_> {
     fn status(&mut self, status: &Status) -> fmt::Result {
         self.certificates(&status.certificates)?;
         let (connections, processes) = (&status.connections, &status.processes);
-        self.gauges(&[
-            row(
-                "sluice_connections_open",
-                "Open connections of clients",
-                connections.open,
-            ),
-            row("sluice_connections_max", "Connections at most", connections.max as u64),
-            row(
-                "sluice_script_processes",
-                "Running script processes",
-                processes.running as u64,
-            ),
-            row(
-                "sluice_script_processes_max",
-                "Script processes at most",
-                processes.max as u64,
-            ),
-        ])?;
-        self.counters(&[row(
-            "sluice_connections_accepted",
-            "Accepted connections",
-            connections.accepted,
-        )])?;
+        let (running, most) = (processes.running as u64, processes.max as u64);
+        self.gauges(
+            None,
+            &[
+                (
+                    "sluice_connections_open",
+                    "Open connections of clients",
+                    connections.open,
+                ),
+                ("sluice_connections_max", "Connections at most", connections.max as u64),
+                ("sluice_script_processes", "Running script processes", running),
+                ("sluice_script_processes_max", "Script processes at most", most),
+            ],
+        )?;
+        let accepted = connections.accepted;
+        self.counters(
+            None,
+            &[("sluice_connections_accepted", "Accepted connections", accepted)],
+        )?;
         self.requests(status)?;
         let Some(cache) = &status.cache else { return Ok(()) };
-        self.gauges(&[
-            row("sluice_cache_files", "Files in the cache", cache.files),
-            row("sluice_cache_content", "Content of the cache", cache.bytes).in_unit(&Unit::Bytes),
-        ])?;
-        self.counters(&[
-            row("sluice_cache_hits", "Requests answered from the cache", cache.hits),
-            row("sluice_cache_misses", "Requests for other files", cache.misses),
-            row("sluice_cache_evicted", "Files removed to make room", cache.evicted),
-        ])
+        let bytes = Some(&Unit::Bytes);
+        self.gauges(None, &[("sluice_cache_files", "Files in the cache", cache.files)])?;
+        self.gauges(bytes, &[("sluice_cache_content", "Content of the cache", cache.bytes)])?;
+        self.counters(
+            None,
+            &[
+                ("sluice_cache_hits", "Requests answered from the cache", cache.hits),
+                ("sluice_cache_misses", "Requests for other files", cache.misses),
+                ("sluice_cache_evicted", "Files removed to make room", cache.evicted),
+            ],
+        )
     }
 
     fn requests(&mut self, status: &Status) -> fmt::Result {
         let (requests, traffic) = (&status.requests, &status.traffic);
-        let in_progress = "sluice_http_requests_in_progress";
-        self.gauges(&[row(
-            in_progress,
-            "Requests without a complete response",
-            requests.in_progress,
-        )])?;
-        self.counters(&[
-            row("sluice_http_requests", "Requests whose head was read", requests.total),
-            row(
-                "sluice_http_responses_truncated",
-                "Incomplete responses",
-                traffic.truncated,
-            ),
-            row("sluice_http_request_body", "Bodies of requests", traffic.received_bytes).in_unit(&Unit::Bytes),
-            row("sluice_http_response_body", "Bodies of responses", traffic.sent_bytes).in_unit(&Unit::Bytes),
-        ])?;
+        let (in_progress, help) = (requests.in_progress, "Requests without a complete response");
+        self.gauges(None, &[("sluice_http_requests_in_progress", help, in_progress)])?;
+        let (total, truncated) = (requests.total, traffic.truncated);
+        self.counters(None, &[("sluice_http_requests", "Requests whose head was read", total)])?;
+        self.counters(
+            None,
+            &[("sluice_http_responses_truncated", "Incomplete responses", truncated)],
+        )?;
+        let bodies = [
+            ("sluice_http_request_body", "Bodies of requests", traffic.received_bytes),
+            ("sluice_http_response_body", "Bodies of responses", traffic.sent_bytes),
+        ];
+        self.counters(Some(&Unit::Bytes), &bodies)?;
         for (name, label, counts) in [
             ("sluice_http_responses", "status", &traffic.statuses),
             ("sluice_http_responses_by_answer", "answer", &traffic.answers),
@@ -332,7 +278,11 @@ impl Out<'_> {
             ("sluice_http_requests_by_version", "version", &traffic.versions),
             ("sluice_http_requests_by_encryption", "encryption", &traffic.encryption),
         ] {
-            self.family(name, &format!("Ended exchanges by {label}"), label, counts)?;
+            let samples = counts
+                .iter()
+                .map(|(value, count)| (vec![(label, value.as_str())], *count));
+            let help = format!("Ended exchanges by {label}");
+            self.family(MetricType::Counter, name, &help, None, samples)?;
         }
         let first = "From the head of a request to the first byte of its response";
         self.times("sluice_http_first_byte", first, &traffic.first_byte)?;
@@ -340,45 +290,48 @@ impl Out<'_> {
         self.times("sluice_http_exchange", whole, &traffic.whole)
     }
 
-    fn descriptor<'s>(
-        &'s mut self,
-        name: &'s str,
-        help: &str,
-        unit: Option<&'s Unit>,
+    /// Gauges, to whose names the unit is added if there is one.
+    fn gauges(&mut self, unit: Option<&Unit>, rows: &[Row<'_, u64>]) -> fmt::Result {
+        for (name, help, value) in rows {
+            let mut metric = self.0.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+            metric.encode_gauge(value)?;
+        }
+        Ok(())
+    }
+
+    fn counters<V: EncodeCounterValue>(&mut self, unit: Option<&Unit>, rows: &[Row<'_, V>]) -> fmt::Result {
+        for (name, help, value) in rows {
+            let mut metric = self.0.encode_descriptor(name, help, unit, MetricType::Counter)?;
+            metric.encode_counter(value, None::<&NoExemplar<u64>>)?;
+        }
+        Ok(())
+    }
+
+    /// Samples of gauges or counters with labels.
+    fn family<'l>(
+        &mut self,
         kind: MetricType,
-    ) -> Result<MetricEncoder<'s>, fmt::Error> {
-        self.0.encode_descriptor(name, help, unit, kind)
-    }
-
-    fn gauges(&mut self, rows: &[Row<'_, u64>]) -> fmt::Result {
-        for row in rows {
-            let mut metric = self.descriptor(row.name, row.help, row.unit, MetricType::Gauge)?;
-            metric.encode_gauge(&row.value)?;
-        }
-        Ok(())
-    }
-
-    fn counters<V: EncodeCounterValue>(&mut self, rows: &[Row<'_, V>]) -> fmt::Result {
-        for row in rows {
-            let mut metric = self.descriptor(row.name, row.help, row.unit, MetricType::Counter)?;
-            metric.encode_counter(&row.value, None::<&NoExemplar<u64>>)?;
-        }
-        Ok(())
-    }
-
-    fn family(&mut self, name: &str, help: &str, label: &str, counts: &Counts) -> fmt::Result {
-        let mut metric = self.descriptor(name, help, None, MetricType::Counter)?;
-        for (value, count) in counts {
-            let labels = [(label, value.as_str())];
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        samples: impl IntoIterator<Item = (Labels<'l>, u64)>,
+    ) -> fmt::Result {
+        let mut metric = self.0.encode_descriptor(name, help, unit, kind)?;
+        for (labels, value) in samples {
             let mut member = metric.encode_family(&labels)?;
-            member.encode_counter(count, None::<&NoExemplar<u64>>)?;
+            match kind {
+                MetricType::Counter => member.encode_counter(&value, None::<&NoExemplar<u64>>)?,
+                _ => member.encode_gauge(&value)?,
+            }
         }
         Ok(())
     }
 
     fn times(&mut self, name: &str, help: &str, times: &Times) -> fmt::Result {
         let unit = Unit::Seconds;
-        let mut metric = self.descriptor(name, help, Some(&unit), MetricType::Histogram)?;
+        let mut metric = self
+            .0
+            .encode_descriptor(name, help, Some(&unit), MetricType::Histogram)?;
         // A bucket of the server is never on both sides of a bound, because bounds are powers of two of a microsecond.
         let mut buckets: Vec<(f64, u64)> = BOUNDS.iter().map(|bound| (*bound, 0)).collect();
         buckets.push((f64::INFINITY, 0));

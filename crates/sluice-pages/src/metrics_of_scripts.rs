@@ -1,6 +1,4 @@
 //! The metrics of each script, by the site and the mode of its route. Bounded in number: further scripts of a site and a mode are one.
-//!
-//! Not here: the format, and the metrics of the server (`metrics`).
 
 use std::collections::BTreeMap;
 
@@ -13,7 +11,6 @@ pub(crate) const SCRIPTS_MAX: usize = 200;
 /// The name of the others.
 pub(crate) const OTHER: &str = "other";
 
-/// The counts of one script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ScriptCounts {
     pub(crate) processes: u64,

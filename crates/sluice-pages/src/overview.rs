@@ -1,19 +1,19 @@
 //! The first page: an operator's view at a glance.
 
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 use sluice_report::overview::{LastMinute, Overview};
-use sluice_report::status::Status;
+use sluice_report::status::{CertificateStatus, Status};
 use sluice_report::text;
 
 use crate::action::Buttons;
 use crate::chart::Bars;
-use crate::html::{Mark, Tile, fact, facts, section, table, tile, tiles, trouble};
+use crate::html::{Mark, fact, facts, section, table, tile, tiles, trouble};
 use crate::view::View;
 
 impl View for Overview {
     fn html(&self, buttons: &Buttons<'_>) -> Markup {
         html! {
-            (tiles(&glance(self)))
+            (glance(self))
             @if !self.status.certificates.is_empty() {
                 (section("certificates", "Certificates", &certificates(self)))
             }
@@ -26,8 +26,7 @@ impl View for Overview {
     }
 }
 
-/// The tiles.
-fn glance(overview: &Overview) -> [Tile; 8] {
+fn glance(overview: &Overview) -> Markup {
     let Status {
         connections,
         requests,
@@ -41,50 +40,27 @@ fn glance(overview: &Overview) -> [Tile; 8] {
     let at_most = |max: usize| format!("of {} at most", text::number(max as u64));
     let open = usize::try_from(connections.open).unwrap_or(usize::MAX);
     let cache = match cache {
-        Some(cache) => tile(
-            "cache hits",
-            text::share(cache.hits, cache.hits + cache.misses),
-            format!(
-                "{}, {}",
-                text::counted(cache.files, "file", "files"),
-                text::bytes(cache.bytes)
-            ),
-        ),
+        Some(cache) => {
+            let files = text::counted(cache.files, "file", "files");
+            let about = format!("{files}, {}", text::bytes(cache.bytes));
+            tile("cache hits", text::share(cache.hits, cache.hits + cache.misses), about)
+        }
         None => tile("cache hits", "–", "the file cache is off"),
     };
-    [
-        tile(
-            "requests a second",
-            text::rate(LastMinute::now(&minute.requests)),
-            "average of 10\u{a0}s",
-        ),
-        tile(
-            "in progress",
-            text::number(requests.in_progress),
-            format!("of {} in all", text::number(requests.total)),
-        ),
-        tile(
-            "server errors",
-            text::number(errors),
-            "statuses from 500 in the last minute",
-        )
-        .marked(Mark::trouble_if_any(errors)),
-        tile("sent", format!("{sent}/s"), "bodies, average of 10\u{a0}s"),
-        tile("connections", text::number(connections.open), at_most(connections.max))
-            .marked(Mark::of_use(open, connections.max)),
-        tile(
-            "script processes",
-            text::number(processes.running as u64),
-            at_most(processes.max),
-        )
-        .marked(Mark::of_use(processes.running, processes.max)),
-        cache,
-        tile(
-            "up",
-            text::uptime(overview.uptime_seconds),
-            format!("since {}", text::moment(overview.status.started)),
-        ),
-    ]
+    html! {
+        (tiles(&[
+            tile("requests a second", text::rate(LastMinute::now(&minute.requests)), "average of 10\u{a0}s"),
+            tile("in progress", text::number(requests.in_progress), format!("of {} in all", text::number(requests.total))),
+            tile("server errors", text::number(errors), "statuses from 500 in the last minute").marked(Mark::trouble_if_any(errors)),
+            tile("sent", format!("{sent}/s"), "bodies, average of 10\u{a0}s"),
+            tile("connections", text::number(connections.open), at_most(connections.max))
+                .marked(Mark::of_use(open, connections.max)),
+            tile("script processes", text::number(processes.running as u64), at_most(processes.max))
+                .marked(Mark::of_use(processes.running, processes.max)),
+            cache,
+            tile("up", text::uptime(overview.uptime_seconds), format!("since {}", text::moment(overview.status.started))),
+        ]))
+    }
 }
 
 /// Seconds of the chart; those before the start of the server are empty.
@@ -114,12 +90,10 @@ fn chart(overview: &Overview) -> Markup {
 
 fn responses(overview: &Overview) -> Markup {
     let requests = &overview.status.requests;
-    let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
-    let mut rows: Vec<_> = classes
-        .iter()
-        .zip(requests.by_class)
-        .filter(|(_, count)| *count > 0)
-        .map(|(class, count)| match *class {
+    let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"].into_iter().zip(requests.by_class);
+    let shown = classes.filter(|(_, count)| *count > 0);
+    let mut rows: Vec<_> = shown
+        .map(|(class, count)| match class {
             "5xx" => fact(class, trouble(count)),
             class => fact(class, text::number(count)),
         })
@@ -128,13 +102,13 @@ fn responses(overview: &Overview) -> Markup {
     rows.extend((left > 0).then(|| fact("client left before", text::number(left))));
     rows.extend((requests.truncated > 0).then(|| fact("incomplete", trouble(requests.truncated))));
     rows.push(fact("bytes of bodies", text::bytes(requests.body_bytes)));
-    facts(&rows)
+    facts(rows)
 }
 
 fn server(overview: &Overview, buttons: &Buttons<'_>) -> Markup {
     let status = &overview.status;
     html! {
-        (facts(&[
+        (facts([
             fact("process id", overview.pid),
             fact("workers", status.workers),
             fact("listening", html! { @for address in &status.addresses { (address) br; } }),
@@ -147,21 +121,17 @@ fn server(overview: &Overview, buttons: &Buttons<'_>) -> Markup {
 /// The certificates, with those that expire soon in the colour of trouble.
 fn certificates(overview: &Overview) -> Markup {
     let now = overview.status.started + overview.uptime_seconds;
-    let rows: Vec<Vec<Markup>> = overview
-        .status
-        .certificates
-        .iter()
-        .map(|certificate| {
-            let class = certificate.is_urgent(now).then_some("bad");
-            vec![
-                html! { (certificate.hosts.join(", ")) },
-                html! { span class=[class] { (certificate.life(now)) } },
-                html! { (text::moment(certificate.expires)) },
-                html! { code { (certificate.file) } },
-            ]
-        })
-        .collect();
-    table(&["hosts", "life", "ends", "file"], &rows)
+    let row = |certificate: &CertificateStatus| {
+        let class = certificate.is_urgent(now).then_some("bad");
+        [
+            certificate.hosts.join(", ").render(),
+            html! { span class=[class] { (certificate.life(now)) } },
+            text::moment(certificate.expires).render(),
+            html! { code { (certificate.file) } },
+        ]
+    };
+    let certificates = overview.status.certificates.iter();
+    table(["hosts", "life", "ends", "file"], certificates.map(row))
 }
 
 fn whole(value: f64) -> u64 {

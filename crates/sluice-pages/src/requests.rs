@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 use sluice_report::requests::{ActiveRequest, RequestList};
 use sluice_report::text;
 
@@ -16,40 +16,27 @@ const SHOWN_MAX: usize = 200;
 
 impl View for RequestList {
     fn html(&self, buttons: &Buttons<'_>) -> Markup {
-        let columns = [
-            "asked for",
-            "state",
-            "time",
-            "client",
-            "answered by",
-            "in, out",
-            "request",
-            "",
-        ];
-        let rows: Vec<_> = self
-            .requests
-            .iter()
-            .take(SHOWN_MAX)
-            .map(|request| row(request, buttons))
-            .collect();
+        let shown = &self.requests[..self.requests.len().min(SHOWN_MAX)];
         html! {
             p {
                 (text::number(self.total as u64)) " in progress"
-                @if self.total > rows.len() { "; the oldest " (text::number(rows.len() as u64)) " are shown" }
+                @if self.total > shown.len() { "; the oldest " (text::number(shown.len() as u64)) " are shown" }
                 ". This page is one of them."
             }
             @if self.silent_workers > 0 {
                 p { (self.silent_workers) " workers did not answer in time: their requests are missing." }
             }
-            (table(&columns, &rows))
+            (table(
+                ["asked for", "state", "time", "client", "answered by", "in, out", "request", ""],
+                shown.iter().map(|request| row(request, buttons))))
         }
     }
 }
 
-fn row(request: &ActiveRequest, buttons: &Buttons<'_>) -> Vec<Markup> {
-    vec![
+fn row(request: &ActiveRequest, buttons: &Buttons<'_>) -> [Markup; 8] {
+    [
         html! { span.long { (request.method) " " (request.host) (request.target) } },
-        html! { (request.state.name()) },
+        request.state.name().render(),
         figure(text::time(Duration::from_millis(request.age_ms))),
         html! { (request.client) @if let Some(user) = &request.user { br; "user " (user) } },
         html! {

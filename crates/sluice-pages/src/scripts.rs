@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
 use sluice_report::scripts::{Ended, Phase, Pool, ProcessReport, ProcessRequest, Refused, Scripts, Waiter};
 use sluice_report::text;
@@ -13,17 +13,6 @@ use crate::view::View;
 
 impl View for Scripts {
     fn html(&self, buttons: &Buttons<'_>) -> Markup {
-        let columns = [
-            "process",
-            "state",
-            "age",
-            "requests",
-            "processor",
-            "memory",
-            "shared",
-            "request",
-            "why started",
-        ];
         html! {
             p { (text::number(self.running as u64)) " of " (text::number(self.max as u64)) " processes run." }
             @if self.pools.is_empty() { p { "No script has run yet." } }
@@ -33,7 +22,9 @@ impl View for Scripts {
                     (about(pool))
                     @if !pool.processes.is_empty() {
                         (buttons.button_with("retire", "Retire", &[("script", &retired_by(pool))]))
-                        (table(&columns, &pool.processes.iter().map(|process| process_row(process, buttons)).collect::<Vec<_>>()))
+                        (table(
+                            ["process", "state", "age", "requests", "processor", "memory", "shared", "request", "why started"],
+                            pool.processes.iter().map(|process| process_row(process, buttons))))
                     }
                     @if !pool.waiters.is_empty() { (waiting_table(pool, buttons)) }
                     @if !pool.ended.is_empty() { (ended_table(number, pool)) }
@@ -48,9 +39,9 @@ fn summary(scripts: &Scripts) -> Markup {
     let row = |(number, pool): (usize, &Pool)| {
         let count = |phase: Phase| pool.processes.iter().filter(|process| process.phase == phase).count();
         let ended = pool.ended.first();
-        vec![
+        [
             html! { a href=(format!("#pool-{number}")) { (pool.script) } },
-            html! { (pool.mode) },
+            pool.mode.render(),
             html! { span.breaks { (pool.origin) } },
             figure(count(Phase::Busy)),
             figure(count(Phase::Idle)),
@@ -60,11 +51,10 @@ fn summary(scripts: &Scripts) -> Markup {
             html! { @match ended { Some(ended) => span.trouble[!is_well(ended)] { (ended.exit) }, None => "–" } },
         ]
     };
-    let rows: Vec<_> = scripts.pools.iter().enumerate().map(row).collect();
     let columns = [
         "script", "mode", "route", "busy", "idle", "waiting", "refused", "started", "last end",
     ];
-    table(&columns, &rows)
+    table(columns, scripts.pools.iter().enumerate().map(row))
 }
 
 /// The name by which it can be retired.
@@ -81,10 +71,10 @@ fn about(pool: &Pool) -> Markup {
     }
     if pool.max > 0 {
         parts.push(format!("at most {} processes", text::number(pool.max as u64)));
-        let waiting = text::number(pool.waiting as u64);
+        let (waiting, most) = (text::number(pool.waiting as u64), pool.queue_max as u64);
         parts.push(format!(
             "{waiting} of {} may wait",
-            text::counted(pool.queue_max as u64, "request", "requests")
+            text::counted(most, "request", "requests")
         ));
     }
     html! {
@@ -110,15 +100,15 @@ fn refused(refused: &Refused) -> String {
 
 fn waiting_table(pool: &Pool, buttons: &Buttons<'_>) -> Markup {
     let row = |waiter: &Waiter| {
-        vec![
+        [
             html! { code { (waiter.id) } },
-            html! { (text::time(Duration::from_millis(waiter.waited_ms))) },
+            text::time(Duration::from_millis(waiter.waited_ms)).render(),
             end_button(buttons, &waiter.id),
         ]
     };
     html! {
         h3 { "Requests that wait" }
-        (table(&["request", "for", ""], &pool.waiters.iter().map(row).collect::<Vec<_>>()))
+        (table(["request", "for", ""], pool.waiters.iter().map(row)))
     }
 }
 
@@ -126,8 +116,8 @@ fn waiting_table(pool: &Pool, buttons: &Buttons<'_>) -> Markup {
 fn ended_table(number: usize, pool: &Pool) -> Markup {
     let row = |ended: &Ended| {
         let lived = text::uptime(ended.lived_ms / 1000);
-        vec![
-            html! { (text::moment(ended.at)) },
+        [
+            text::moment(ended.at).render(),
             html! { (ended.pid) br; (text::counted(ended.uses, "request", "requests")) ", lived " (unbroken(lived)) },
             html! { (ended.why) br; span.trouble[!is_well(ended)] { (ended.exit) } },
         ]
@@ -136,17 +126,19 @@ fn ended_table(number: usize, pool: &Pool) -> Markup {
     html! {
         details id=(id) open[pool.ended.iter().any(|ended| !is_well(ended))] {
             summary { "How the last " (text::counted(pool.ended.len() as u64, "process", "processes")) " ended" }
-            (table(&["when", "process", "end"], &pool.ended.iter().map(row).collect::<Vec<_>>()))
+            (table(["when", "process", "end"], pool.ended.iter().map(row)))
         }
     }
 }
 
-fn process_row(process: &ProcessReport, buttons: &Buttons<'_>) -> Vec<Markup> {
-    let size = |bytes: Option<u64>| figure(bytes.map_or_else(|| "–".to_owned(), text::bytes));
+fn process_row(process: &ProcessReport, buttons: &Buttons<'_>) -> [Markup; 9] {
+    let known = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
     let usage = process.usage;
-    vec![
+    let processor = usage.map(|usage| text::time(Duration::from_millis(usage.processor_ms)));
+    let request = process.request.as_ref().map(|request| request_html(request, buttons));
+    [
         html! {
-            (process.pid.map_or_else(|| "–".to_owned(), |pid| pid.to_string()))
+            (known(process.pid.map(|pid| pid.to_string())))
             br; (unbroken(format!("worker {}", process.worker)))
         },
         html! {
@@ -155,18 +147,11 @@ fn process_row(process: &ProcessReport, buttons: &Buttons<'_>) -> Vec<Markup> {
         },
         figure(text::uptime(process.age_ms / 1000)),
         figure(text::number(process.uses)),
-        figure(usage.map_or_else(
-            || "–".to_owned(),
-            |usage| text::time(Duration::from_millis(usage.processor_ms)),
-        )),
-        size(usage.map(|usage| usage.rss_bytes)),
-        size(usage.and_then(|usage| usage.pss_bytes)),
-        process
-            .request
-            .as_ref()
-            .map(|request| request_html(request, buttons))
-            .unwrap_or_default(),
-        html! { (process.cause) },
+        figure(known(processor)),
+        figure(known(usage.map(|usage| text::bytes(usage.rss_bytes)))),
+        figure(known(usage.and_then(|usage| usage.pss_bytes).map(text::bytes))),
+        request.unwrap_or_default(),
+        process.cause.render(),
     ]
 }
 
@@ -180,7 +165,6 @@ fn request_html(request: &ProcessRequest, buttons: &Buttons<'_>) -> Markup {
     }
 }
 
-/// The button that ends a request.
 pub(crate) fn end_button(buttons: &Buttons<'_>, id: &str) -> Markup {
     buttons.button_with("end", "End", &[("id", id)])
 }

@@ -10,7 +10,7 @@ use sluice_report::traffic::Counts;
 
 use crate::action::Buttons;
 use crate::chart::Bars;
-use crate::html::{Mark, fact, facts, section, table, tile, tiles};
+use crate::html::{Mark, fact, facts, figure, section, table, tile, tiles};
 use crate::view::View;
 
 impl View for Statistics {
@@ -49,30 +49,23 @@ fn counts(id: &str, title: &str, counts: &Counts) -> Markup {
     let whole: u64 = counts.values().sum();
     let mut sorted: Vec<_> = counts.iter().collect();
     sorted.sort_by(|one, other| other.1.cmp(one.1).then(one.0.cmp(other.0)));
-    let rows: Vec<Vec<Markup>> = sorted
-        .into_iter()
-        .map(|(name, count)| {
-            let is_error = id == "statuses" && name.starts_with('5');
-            vec![
-                html! { span.trouble[is_error] { (name) } },
-                html! { span.number { (text::number(*count)) } },
-                html! { span.number { (text::share(*count, whole)) } },
-            ]
-        })
-        .collect();
-    section(id, title, &table(&["", "count", "share"], &rows))
+    let rows = sorted.into_iter().map(|(name, count)| {
+        let is_error = id == "statuses" && name.starts_with('5');
+        [
+            html! { span.trouble[is_error] { (name) } },
+            figure(text::number(*count)),
+            figure(text::share(*count, whole)),
+        ]
+    });
+    section(id, title, &table(["", "count", "share"], rows))
 }
 
 fn times(id: &str, title: &str, times: &Times) -> Markup {
     let classes = times.doublings();
     let shown = |seconds: f64| text::time(Duration::from_secs_f64(seconds.max(0.0)));
-    let rows: Vec<_> = times
-        .percentiles
-        .iter()
-        .map(|percentile| (format!("{} %", percentile.percent), shown(percentile.seconds)))
-        .collect();
-    let mut shown_facts: Vec<_> = rows.iter().map(|(name, value)| fact(name, value)).collect();
-    shown_facts.push(fact("average", shown(times.average())));
+    let percentiles = times.percentiles.iter();
+    let percentiles = percentiles.map(|part| fact(format!("{} %", part.percent), shown(part.seconds)));
+    let average = fact("average".to_owned(), shown(times.average()));
     let bars: Vec<u64> = classes.iter().map(|class| class.count).collect();
     let least = classes.first().map_or(0.0, |class| class.below_seconds / 2.0);
     let most = classes.last().map_or(0.0, |class| class.below_seconds);
@@ -92,7 +85,7 @@ fn times(id: &str, title: &str, times: &Times) -> Markup {
             @if classes.is_empty() { p { "none yet" } }
             @else {
                 p.faint { "The scale is logarithmic: each column reaches twice as far as the one before it." }
-                div.beside { (chart.render()) (facts(&shown_facts)) }
+                div.beside { (chart.render()) (facts(percentiles.chain([average]))) }
             }
         },
     )

@@ -1,4 +1,4 @@
-//! The page of WATCH: what can be watched, and the frame for the events that its script shows. Not here: the form (`watch_form`).
+//! The page of WATCH: what can be watched, and the frame for the events that its script shows.
 //!
 //! With the script, the form stays and the events come as server-sent events. Without it, the form leads to a page of plain text.
 
@@ -69,10 +69,8 @@ impl Asked {
 
 impl View for WatchPage {
     fn html(&self, _: &Buttons<'_>) -> Markup {
-        let has_filter = FILTERS
-            .iter()
-            .chain(&TRIGGERS)
-            .any(|field| self.asked.value(field.name).is_some());
+        let mut conditions = FILTERS.iter().chain(&TRIGGERS);
+        let has_filter = conditions.any(|(name, _, _)| self.asked.value(name).is_some());
         html! {
             link rel="stylesheet" href="watch.css";
             details #asked open {
@@ -94,7 +92,10 @@ impl View for WatchPage {
                     }
                     noscript { p.faint { "Without JavaScript the events are shown as plain text, when the request has ended." } }
                 }
-                (self.active())
+                @if !self.watches.is_empty() {
+                    p.faint { "Watched now, by " (self.watches.len()) " of " (self.watches_max) " watches:" }
+                    ul.faint { @for watch in &self.watches { li { (watch) } } }
+                }
             }
             div #bar hidden role="toolbar" aria-label="Events" {
                 button #start type="submit" form="watch" title="s" { "Start" }
@@ -113,17 +114,6 @@ impl View for WatchPage {
                 "A click on a number shows one request and where its time went, or one connection with its requests."
             }
             script src="watch.js" defer {}
-        }
-    }
-}
-
-impl WatchPage {
-    fn active(&self) -> Markup {
-        html! {
-            @if !self.watches.is_empty() {
-                p.faint { "Watched now, by " (self.watches.len()) " of " (self.watches_max) " watches:" }
-                ul.faint { @for watch in &self.watches { li { (watch) } } }
-            }
         }
     }
 }

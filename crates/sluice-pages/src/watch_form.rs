@@ -1,119 +1,46 @@
 //! The form of the page of WATCH: the items by the part of a request that they show, and the conditions on requests.
-//!
-//! Not here: what the script of the page does (`assets/watch.js`), and what an item shows (`sluice_watch`).
 
 use maud::{Markup, html};
 
 use crate::watch::{Asked, WatchGroup, WatchItem};
 
-/// Items that belong together.
-struct Part {
-    title: &'static str,
-    items: &'static [&'static str],
-}
-
-/// The parts of a request, in the order in which it meets them.
-const PARTS: [Part; 5] = [
-    Part {
-        title: "Connection",
-        items: &["connection", "tls", "http2", "octets"],
-    },
-    Part {
-        title: "Request",
-        items: &["request-head", "request-body", "mapping", "authorization"],
-    },
-    Part {
-        title: "Script",
-        items: &["process", "variables", "cgiplusin", "mailbox", "callouts", "buffer"],
-    },
-    Part {
-        title: "Response",
-        items: &["cache", "response-head", "response-body"],
-    },
-    Part {
-        title: "In the end",
-        items: &["log", "errors", "timing"],
-    },
+/// The parts of a request, in the order in which it meets them, each with its items.
+const PARTS: [(&str, &[&str]); 5] = [
+    ("Connection", &["connection", "tls", "http2", "octets"]),
+    ("Request", &["request-head", "request-body", "mapping", "authorization"]),
+    (
+        "Script",
+        &["process", "variables", "cgiplusin", "mailbox", "callouts", "buffer"],
+    ),
+    ("Response", &["cache", "response-head", "response-body"]),
+    ("In the end", &["log", "errors", "timing"]),
 ];
 
-/// A field of the form.
-pub(crate) struct Field {
-    pub(crate) name: &'static str,
-    label: &'static str,
-    example: &'static str,
-}
+/// A field of the form: its name, its label and an example.
+pub(crate) type Field = (&'static str, &'static str, &'static str);
 
-/// Conditions on requests.
 pub(crate) const FILTERS: [Field; 9] = [
-    Field {
-        name: "path",
-        label: "path (* for anything)",
-        example: "/cgi-bin/*",
-    },
-    Field {
-        name: "client",
-        label: "client",
-        example: "192.0.2.7",
-    },
-    Field {
-        name: "status",
-        label: "status",
-        example: "5xx",
-    },
-    Field {
-        name: "slower-than",
-        label: "slower than",
-        example: "500ms",
-    },
-    Field {
-        name: "site",
-        label: "site",
-        example: "example.org",
-    },
-    Field {
-        name: "method",
-        label: "method",
-        example: "POST",
-    },
-    Field {
-        name: "script",
-        label: "script (its file)",
-        example: "*/report.py",
-    },
-    Field {
-        name: "user",
-        label: "user",
-        example: "ann",
-    },
-    Field {
-        name: "id",
-        label: "request id",
-        example: "",
-    },
+    ("path", "path (* for anything)", "/cgi-bin/*"),
+    ("client", "client", "192.0.2.7"),
+    ("status", "status", "5xx"),
+    ("slower-than", "slower than", "500ms"),
+    ("site", "site", "example.org"),
+    ("method", "method", "POST"),
+    ("script", "script (its file)", "*/report.py"),
+    ("user", "user", "ann"),
+    ("id", "request id", ""),
 ];
 
 /// Fields for the conditions under which a request is shown.
 pub(crate) const TRIGGERS: [Field; 3] = [
-    Field {
-        name: "trigger-bytes",
-        label: "these bytes are received or sent",
-        example: "Error:",
-    },
-    Field {
-        name: "trigger-status",
-        label: "the status is at least",
-        example: "500",
-    },
-    Field {
-        name: "trigger-slower",
-        label: "it takes longer than",
-        example: "2s",
-    },
+    ("trigger-bytes", "these bytes are received or sent", "Error:"),
+    ("trigger-status", "the status is at least", "500"),
+    ("trigger-slower", "it takes longer than", "2s"),
 ];
 
 /// The items to choose from, each with its description.
 pub(crate) fn boxes(items: &[WatchItem], groups: &[WatchGroup]) -> Markup {
-    let is_in_part = |item: &&WatchItem| PARTS.iter().any(|part| part.items.contains(&item.name));
+    let is_in_part = |item: &&WatchItem| PARTS.iter().any(|(_, names)| names.contains(&item.name));
     let others: Vec<&WatchItem> = items.iter().filter(|item| !is_in_part(item)).collect();
     html! {
         div.groups hidden data-script {
@@ -122,8 +49,8 @@ pub(crate) fn boxes(items: &[WatchItem], groups: &[WatchGroup]) -> Markup {
             button type="button" data-items="" { "none" }
         }
         div.parts {
-            @for part in &PARTS {
-                (part_html(part.title, part.items.iter().filter_map(|name| items.iter().find(|item| item.name == *name))))
+            @for (title, names) in &PARTS {
+                (part_html(title, names.iter().filter_map(|name| items.iter().find(|item| item.name == *name))))
             }
             @if !others.is_empty() { (part_html("Further", others.into_iter())) }
         }
@@ -144,16 +71,15 @@ fn part_html<'a>(title: &str, items: impl Iterator<Item = &'a WatchItem>) -> Mar
     }
 }
 
-/// Fields with these conditions.
 pub(crate) fn fields(legend: &str, fields: &[Field], asked: &Asked) -> Markup {
     html! {
         fieldset {
             legend { (legend) }
             div.fields {
-                @for field in fields {
+                @for (name, label, example) in fields {
                     label {
-                        (field.label)
-                        input type="text" name=(field.name) value=[asked.value(field.name)] placeholder=(field.example)
+                        (label)
+                        input type="text" name=(name) value=[asked.value(name)] placeholder=(example)
                             autocomplete="off" autocapitalize="none" spellcheck="false";
                     }
                 }

@@ -11,7 +11,7 @@ use sluice_settings::{RouteSettings, Settings};
 /// Descriptors for listeners, logs, directories and threads.
 const RESERVE: u64 = 256;
 
-/// Descriptors of cached files: at most this number, and one part in eight (`sluice_files::file_cache`).
+/// Descriptors of cached files: at most this number, and one part in eight (`sluice_files::cache`).
 const CACHED_MAX: u64 = 4096;
 
 /// Descriptors of a script process: pidfd, mailbox, two or three each of the pipes for standard input, standard error and CGIPLUSIN, memory buffer, two of its cgroup, a stored body,

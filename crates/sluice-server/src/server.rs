@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use rustls::server::ProducesTickets;
-use sluice_files::file_cache::CacheCounters;
+use sluice_files::cache::CacheCounters;
 use sluice_files::open_files;
 use sluice_http::request_id::IdSource;
 use sluice_launch::{RemoteLauncher, SameUser, deadline};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::StatusCode;
-use sluice_files::file_cache::CacheCounters;
+use sluice_files::cache::CacheCounters;
 use sluice_http::counter::Counter;
 use sluice_http::series::UNNAMED;
 use sluice_net::slots::ConnectionCounts;

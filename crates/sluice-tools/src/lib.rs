@@ -2,7 +2,7 @@
 //! (`sluice passwd`), the commands to a running server (`control`), and a terminal monitor (`sluice top`). Floor 5, safe Rust.
 //!
 //! Each has its options, which the command line includes, and a function that runs it. Nothing here knows the server: `rate` is given one
-//! by the program. Not here: the server's side of the control socket (the program's `control`).
+//! by the program.
 #![forbid(unsafe_code)]
 
 pub mod control;

@@ -1,10 +1,8 @@
 //! `sluice passwd`: sets, removes and verifies the passwords of a users file.
-//!
-//! Here: the command, the terminal, and the replacement of the file. Not here: the format of the file and the hashes (`sluice_access`).
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufRead, IsTerminal, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -99,7 +97,6 @@ pub fn run(passwd: &Passwd, print: impl Fn(&str) -> Result<(), String>) -> Resul
     print(&report).map(|()| ExitCode::SUCCESS)
 }
 
-/// The text of the users file; empty if `--create` makes a new one.
 fn read(passwd: &Passwd, path: &Path) -> Result<String, String> {
     let (shown, user) = (passwd.file.display(), &passwd.user);
     let text = match fs::read_to_string(path) {
@@ -260,11 +257,8 @@ fn read_password(ask: Ask) -> Result<Vec<u8>, String> {
     if !io::stdin().is_terminal() {
         let mut line = Vec::new();
         let most = PASSWORD_BYTES_MAX as u64 + 2;
-        io::stdin()
-            .lock()
-            .take(most)
-            .read_until(b'\n', &mut line)
-            .map_err(failed)?;
+        let read = io::stdin().lock().take(most).read_until(b'\n', &mut line);
+        read.map_err(failed)?;
         return Ok(without_line_end(line));
     }
     let first = prompt("Password: ").map_err(failed)?;
@@ -276,11 +270,7 @@ fn read_password(ask: Ask) -> Result<Vec<u8>, String> {
 
 /// Asks at the terminal, which does not show what is typed.
 fn prompt(text: &str) -> io::Result<Vec<u8>> {
-    let mut terminal = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(0)
-        .open("/dev/tty")?;
+    let mut terminal = OpenOptions::new().read(true).write(true).open("/dev/tty")?;
     let before = tcgetattr(&terminal)?;
     let mut silent = before.clone();
     // Without signals: Ctrl-C would end the command before the terminal is as before.
@@ -308,10 +298,8 @@ fn read_keys(terminal: impl BufRead) -> io::Result<Vec<u8>> {
         match key? {
             b'\n' | b'\r' | END => break,
             INTERRUPT | QUIT => {
-                return Err(io::Error::new(
-                    io::ErrorKind::Interrupted,
-                    "interrupted: nothing has changed",
-                ));
+                let text = "interrupted: nothing has changed";
+                return Err(io::Error::new(io::ErrorKind::Interrupted, text));
             }
             KILL => line.clear(),
             key if ERASE.contains(&key) => erase_letter(&mut line),
@@ -327,12 +315,8 @@ fn erase_letter(line: &mut Vec<u8>) {
 }
 
 fn without_line_end(mut line: Vec<u8>) -> Vec<u8> {
-    if line.last() == Some(&b'\n') {
-        line.pop();
-    }
-    if line.last() == Some(&b'\r') {
-        line.pop();
-    }
+    line.pop_if(|byte| *byte == b'\n');
+    line.pop_if(|byte| *byte == b'\r');
     line
 }
 

@@ -39,9 +39,9 @@ fn question<'a>(store: &'a Arc<UserStore>, password: &str) -> Question<'a> {
 
 fn outcome(control: &AccessControl, store: &Arc<UserStore>, password: &str) -> Outcome {
     match control.verify(question(store, password)).unwrap() {
-        Attempt::Pending(pending) => pending.answer.blocking_recv().unwrap(),
-        Attempt::Known(_) => panic!("known"),
-        Attempt::Refused(rest) => panic!("refused for {rest:?}"),
+        Check::Unknown(pending) => pending.answer.blocking_recv().unwrap(),
+        Check::Known(_) => panic!("known"),
+        Check::Refused(rest) => panic!("refused for {rest:?}"),
     }
 }
 
@@ -56,7 +56,7 @@ fn a_right_password_is_remembered_until_the_files_change() {
     };
     assert_eq!((&*user.name, user.groups.len()), ("ann", 1));
     let again = control.verify(question(&store, "open sesame")).unwrap();
-    assert!(matches!(again, Attempt::Known(_)));
+    assert!(matches!(again, Check::Known(_)));
     assert!(matches!(outcome(&control, &store, "open sesam"), Outcome::Wrong(_)));
     // Another store never shares what this one knows.
     let other = self::store(directory.path());
@@ -114,7 +114,7 @@ fn wrong_passwords_and_unknown_users_have_the_same_outcome_and_are_refused_at_la
     }
     assert!(matches!(
         control.verify(question(&store, "open sesame")).unwrap(),
-        Attempt::Refused(_)
+        Check::Refused(_)
     ));
 }
 
@@ -226,11 +226,11 @@ fn requests_with_the_same_password_wait_for_one_thread() {
         .collect();
     for attempt in right {
         match attempt {
-            Attempt::Pending(pending) => {
+            Check::Unknown(pending) => {
                 assert!(matches!(pending.answer.blocking_recv().unwrap(), Outcome::Right(_)));
             }
-            Attempt::Known(user) => assert_eq!(&*user.name, "ann"),
-            Attempt::Refused(rest) => panic!("refused for {rest:?}"),
+            Check::Known(user) => assert_eq!(&*user.name, "ann"),
+            Check::Refused(rest) => panic!("refused for {rest:?}"),
         }
     }
     assert_eq!(control.failures().refused, 0);

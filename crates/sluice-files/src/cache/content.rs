@@ -33,7 +33,6 @@ pub(super) struct ContentStore {
 }
 
 impl ContentStore {
-    /// A store without content.
     pub(super) fn new() -> ContentStore {
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let share = usize::try_from(descriptors / SEALED_SHARE);
@@ -52,7 +51,6 @@ impl ContentStore {
         }
     }
 
-    /// Takes over bytes that are in memory already.
     pub(super) fn store(&self, bytes: Vec<u8>) -> Content {
         let sealed = self.seal(bytes.len() as u64, || SealedMemfd::copy_of(&bytes));
         sealed.unwrap_or_else(|_| Bytes::from(bytes).into())

@@ -12,14 +12,11 @@ use crate::foreign::{note_counted, take_counted};
 /// Sets of counters. If there are more threads, some share a set.
 const STRIPES: usize = 16;
 
-/// An event that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Hit,
     Miss,
-    /// The entry had to be revalidated.
     Stale,
-    /// The file was found unchanged.
     Unchanged,
     Evicted,
     TooLarge,
@@ -71,7 +68,7 @@ impl fmt::Display for CacheCounters {
 
 /// Counts events of all threads.
 #[derive(Default)]
-pub(super) struct Tally([Stripe; STRIPES]);
+pub(crate) struct Tally([Stripe; STRIPES]);
 
 /// The counters of some threads, one for each event, in one cache line.
 #[derive(Default)]
@@ -87,7 +84,7 @@ impl Tally {
     }
 
     /// Takes back what the calling thread has counted in the last decision (`foreign::here`).
-    pub(super) fn uncount_decision(&self) {
+    pub(crate) fn uncount_decision(&self) {
         let counts = take_counted();
         for (counter, count) in self.0[stripe()].0.iter().zip(counts) {
             counter.fetch_sub(count.into(), Ordering::Relaxed);
@@ -116,7 +113,6 @@ impl Tally {
     }
 }
 
-/// The index of this thread's set of counters.
 fn stripe() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! {

@@ -1,6 +1,4 @@
 //! Entries of the file cache, their keys, and the policy of the library that holds them.
-//!
-//! Not here: when an entry is fresh and which files are admitted (`cache`).
 
 use std::fs::Metadata;
 use std::hash::{Hash, Hasher};
@@ -28,7 +26,6 @@ const FILES_A_SHARD: u64 = 4;
 /// often.
 pub(super) type Entries = quick_cache::sync::Cache<Key, Arc<Cached>, Weigh, DefaultHashBuilder, Evictions>;
 
-/// Makes an empty map within the bounds of the settings.
 pub(super) fn entries(settings: &CacheSettings, tally: &Arc<Tally>) -> Entries {
     // The library takes the number of entries as an estimate only; the minimum weight enforces it.
     let count = settings.entries_max.max(1);
@@ -39,15 +36,9 @@ pub(super) fn entries(settings: &CacheSettings, tally: &Arc<Tally>) -> Entries {
     };
     let shard_bytes = FILES_A_SHARD * (settings.file_bytes_max + ENTRY_BYTES).max(weigh.least);
     // Each shard has room for some of the largest files, because a file that exceeds its shard would never be kept.
-    let shards = usize::try_from(settings.bytes_max / shard_bytes)
-        .unwrap_or(usize::MAX)
-        .clamp(1, 64);
+    let shards = usize::try_from(settings.bytes_max / shard_bytes).unwrap_or(usize::MAX);
     let options = OptionsBuilder::new()
-        .shards(if shards.is_power_of_two() {
-            shards
-        } else {
-            shards.next_power_of_two() / 2
-        })
+        .shards(1 << shards.clamp(1, 64).ilog2())
         .estimated_items_capacity(count)
         .weight_capacity(settings.bytes_max)
         .build();
@@ -66,10 +57,9 @@ pub(crate) struct Cached {
     pub head: HeaderMap,
     pub content: Content,
     pub variants: VariantNotes,
-    version: FileVersion,
+    pub version: FileVersion,
     /// When the file was last known to have this version: milliseconds since the cache was made.
     checked_at: AtomicU64,
-    /// About how often it was sent without checking the file.
     hits: AtomicU64,
 }
 
@@ -95,24 +85,13 @@ pub struct CacheEntry {
 pub(crate) struct FileVersion {
     device: u64,
     inode: u64,
-    bytes: u64,
+    pub bytes: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
 impl Cached {
-    /// The content of the version of a file that `metadata` describes.
-    pub(crate) fn new(representation: Representation, content: Content, metadata: &Metadata) -> Cached {
-        Cached::of_version(representation, content, FileVersion::of(metadata))
-    }
-
-    /// A variant of the same version of the file.
-    pub(crate) fn variant(&self, representation: Representation, content: Content) -> Cached {
-        Cached::of_version(representation, content, self.version)
-    }
-
-    /// The content of a version of a file.
-    pub(crate) fn of_version(representation: Representation, content: Content, version: FileVersion) -> Cached {
+    pub(crate) fn new(representation: Representation, content: Content, version: FileVersion) -> Cached {
         Cached {
             head: representation.whole_head(&content),
             representation,
@@ -124,19 +103,9 @@ impl Cached {
         }
     }
 
-    /// Whether both come from the same version of one file.
-    pub(crate) fn has_version_of(&self, other: &Cached) -> bool {
-        self.version == other.version
-    }
-
     /// Whether the file still has the version that was read, according to its present `metadata`.
     pub(crate) fn is_current(&self, metadata: &Metadata) -> bool {
-        self.is_of(FileVersion::of(metadata))
-    }
-
-    /// Whether it was made from this version of the file.
-    pub(crate) fn is_of(&self, version: FileVersion) -> bool {
-        self.version == version
+        self.version == FileVersion::of(metadata)
     }
 
     /// When the file was last revalidated: milliseconds since the cache was made.
@@ -145,7 +114,6 @@ impl Cached {
         self.checked_at.load(Ordering::Relaxed)
     }
 
-    /// About how often it was sent without checking the file.
     pub(super) fn hits(&self) -> u64 {
         // Relaxed: the number stands for itself.
         self.hits.load(Ordering::Relaxed)
@@ -163,7 +131,6 @@ impl Cached {
 }
 
 impl FileVersion {
-    /// The version that `metadata` describes.
     pub(crate) fn of(metadata: &Metadata) -> FileVersion {
         FileVersion {
             device: metadata.dev(),
@@ -173,31 +140,19 @@ impl FileVersion {
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
     }
-
-    /// The size of the file.
-    pub(crate) fn bytes(self) -> u64 {
-        self.bytes
-    }
 }
 
-/// The key of an entry: a directory and a path below it.
+/// The key of an entry: a directory and a path below it. Names of files do not contain NUL; that of a compressed variant goes on after one.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Key(DirectoryId, Box<str>);
+pub(crate) struct Key(pub DirectoryId, pub Box<str>);
 
 impl Key {
-    /// The key of `name` below `directory`.
     pub(crate) fn new(directory: &Directory, name: &str) -> Key {
         Key(directory.id(), name.into())
     }
 
-    /// The directory.
-    pub(super) fn directory(&self) -> DirectoryId {
-        self.0
-    }
-
-    /// The path below the directory.
-    pub(crate) fn name(&self) -> &str {
-        &self.1
+    pub(crate) fn file_name(&self) -> &str {
+        self.1.split('\0').next().unwrap_or_default()
     }
 }
 
@@ -223,7 +178,6 @@ impl Equivalent<Key> for BorrowedKey<'_> {
     }
 }
 
-/// Counts evicted entries.
 #[derive(Clone)]
 pub(super) struct Evictions(Arc<Tally>);
 

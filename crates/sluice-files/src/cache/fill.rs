@@ -1,6 +1,4 @@
 //! Reading files into the cache: small ones at once, larger ones in a blocking thread, because the disk may be slow.
-//!
-//! Here: one file. Not here: when a request has it read (`cache_work`).
 
 use std::collections::HashSet;
 use std::fs::{File, Metadata};
@@ -12,25 +10,24 @@ use sluice_launch::begin_elsewhere;
 use tokio::runtime::Handle;
 
 use crate::body::{WHOLE_BYTES_MAX, read_cached};
-use crate::cache::Cache;
+use crate::cache::FileCache;
 use crate::cache::entry::{Cached, FileVersion, Key};
 use crate::foreign::served_file::ServedFile;
 use crate::representation::Representation;
 
-/// A file to be read into the cache.
 pub(crate) struct Fill {
-    cache: Arc<Cache>,
+    cache: Arc<FileCache>,
     key: Key,
-    file: Arc<ServedFile>,
+    pub file: Arc<ServedFile>,
     representation: Representation,
     /// The version that `representation` describes; a file that has changed since is not kept.
-    version: FileVersion,
+    pub version: FileVersion,
 }
 
 impl Fill {
     /// The version of `file` that `metadata` and `representation` describe.
     pub(crate) fn new(
-        cache: &Arc<Cache>,
+        cache: &Arc<FileCache>,
         key: Key,
         file: &Arc<ServedFile>,
         representation: &Representation,
@@ -45,17 +42,9 @@ impl Fill {
         }
     }
 
-    pub(crate) fn file(&self) -> &Arc<ServedFile> {
-        &self.file
-    }
-
-    pub(crate) fn version(&self) -> FileVersion {
-        self.version
-    }
-
     /// Reads a small file that is in the page cache now, and keeps it. Another one is read in the background: then the result is the work.
     pub(crate) fn read_small(self: Box<Self>) -> Result<Arc<Cached>, Box<Fill>> {
-        let bytes = self.version.bytes();
+        let bytes = self.version.bytes;
         let content = (bytes <= WHOLE_BYTES_MAX).then(|| read_cached(&self.file, 0, bytes));
         match content.flatten() {
             Some(content) => Ok(self.keep(content)),
@@ -66,7 +55,7 @@ impl Fill {
     /// Keeps content that was read now, unless the file has changed since it was opened.
     pub(crate) fn keep(self, content: Vec<u8>) -> Arc<Cached> {
         let content = self.cache.content_of(content);
-        let cached = Arc::new(Cached::of_version(self.representation, content, self.version));
+        let cached = Arc::new(Cached::new(self.representation, content, self.version));
         // One that another process or machine serves was compared when it was opened and read.
         if self.file.share().is_some() || self.file.metadata().is_ok_and(|now| cached.is_current(&now)) {
             self.cache.insert(self.key, &cached);
@@ -79,7 +68,7 @@ impl Fill {
     /// reports it too.
     pub(crate) fn read_in_background(
         self,
-        read: impl FnOnce(&Cache, &File, u64) -> io::Result<Content> + Send + 'static,
+        read: impl FnOnce(&FileCache, &File, u64) -> io::Result<Content> + Send + 'static,
     ) {
         // Outside a runtime there are no blocking threads; the file is then not cached.
         let Ok(runtime) = Handle::try_current() else { return };
@@ -94,14 +83,14 @@ impl Fill {
         let share = file.share();
         let fill = move || {
             let FillGuard { cache, key } = &guard;
-            match read(cache, &file, version.bytes()).and_then(|content| Ok((content, file.metadata()?))) {
+            match read(cache, &file, version.bytes).and_then(|content| Ok((content, file.metadata()?))) {
                 Ok((content, now)) if FileVersion::of(&now) == version => {
-                    cache.insert(key.clone(), &Arc::new(Cached::new(representation, content, &now)));
+                    cache.insert(key.clone(), &Arc::new(Cached::new(representation, content, version)));
                 }
                 // Changed while it was read: not admitted yet.
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::InvalidData => {}
-                Err(error) => tracing::warn!("file {:?}: {error}", key.name()),
+                Err(error) => tracing::warn!("file {:?}: {error}", key.1),
             }
         };
         match share {
@@ -112,7 +101,7 @@ impl Fill {
     }
 }
 
-impl Cache {
+impl FileCache {
     pub(super) fn lock_filling(&self) -> MutexGuard<'_, HashSet<Key>> {
         self.filling.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -120,7 +109,7 @@ impl Cache {
 
 /// Marks a file as being read until it is dropped, also if the reading panics or never starts.
 struct FillGuard {
-    cache: Arc<Cache>,
+    cache: Arc<FileCache>,
     key: Key,
 }
 

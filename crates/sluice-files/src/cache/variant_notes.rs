@@ -13,7 +13,6 @@ pub(crate) struct VariantNotes {
     /// Low bits: precompressed variants that do not exist. High bits: the value of `Cached::checked_at` when that was found;
     /// after the file has been revalidated the note no longer counts.
     absent: AtomicU64,
-    /// Variants that would not be smaller than the file.
     incompressible: AtomicU8,
 }
 
@@ -28,11 +27,8 @@ impl VariantNotes {
     /// Notes that no such variant exists, and forgets notes of an earlier `checked_at`.
     pub(crate) fn note_absent(&self, encoding: Encoding, checked_at: u64) {
         let add = |noted: u64| {
-            let current = if noted >> ABSENT_BITS == checked_at {
-                noted
-            } else {
-                checked_at << ABSENT_BITS
-            };
+            let is_current = noted >> ABSENT_BITS == checked_at;
+            let current = if is_current { noted } else { checked_at << ABSENT_BITS };
             Some(current | (1 << encoding.index()))
         };
         let _ = self.absent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
@@ -43,7 +39,6 @@ impl VariantNotes {
         self.incompressible.load(Ordering::Relaxed) & (1 << encoding.index()) != 0
     }
 
-    /// Notes that compression does not make the file smaller.
     pub(crate) fn note_incompressible(&self, encoding: Encoding) {
         self.incompressible.fetch_or(1 << encoding.index(), Ordering::Relaxed);
     }

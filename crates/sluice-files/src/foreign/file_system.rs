@@ -83,7 +83,6 @@ pub enum Links {
 pub struct Share(LookupShare);
 
 impl Share {
-    /// Nobody is known.
     pub(crate) const UNKNOWN: Share = Share(LookupShare::UNKNOWN);
 
     /// The share of what lies at `place` in a directory of this user. What root and the server's user have made are different shares, because they
@@ -92,16 +91,12 @@ impl Share {
         if user != 0 && user != rustix::process::geteuid().as_raw() {
             return Share(LookupShare::Foreign(user.into()));
         }
-        let mut hasher = DefaultHasher::new();
-        place.hash(&mut hasher);
-        Share(LookupShare::Foreign(hasher.finish() | 1 << 63))
+        Share(LookupShare::Foreign(hash_of(place) | 1 << 63))
     }
 
     /// The share of a directory of a local file system, or of a link in it, in which a name is looked up.
     pub(crate) fn local(place: impl Hash) -> Share {
-        let mut hasher = DefaultHasher::new();
-        place.hash(&mut hasher);
-        Share(LookupShare::Local(hasher.finish()))
+        Share(LookupShare::Local(hash_of(place)))
     }
 
     pub(crate) fn is_local(self) -> bool {
@@ -132,6 +127,12 @@ impl Share {
     pub(crate) fn number(self) -> u64 {
         self.0.number()
     }
+}
+
+fn hash_of(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Whether an open file lies in a local file system, whose mount is remembered then. Waits for the file system of another process or machine.
@@ -166,14 +167,9 @@ fn mount_of(status: &Statx) -> Option<u64> {
         return Some(status.stx_mnt_id);
     }
     let is_disk = status.stx_mask & StatxFlags::MNT_ID.bits() != 0 && status.stx_dev_major != 0;
-    is_disk.then(|| {
-        let mut hasher = DefaultHasher::new();
-        (status.stx_mnt_id, status.stx_dev_major, status.stx_dev_minor).hash(&mut hasher);
-        hasher.finish() | 1 << 63
-    })
+    is_disk.then(|| hash_of((status.stx_mnt_id, status.stx_dev_major, status.stx_dev_minor)) | 1 << 63)
 }
 
-/// The owner and the identity of a directory or file.
 struct CachedStatus {
     user: u32,
     identity: (u32, u32, u64),
@@ -189,13 +185,17 @@ enum Cached {
     No,
 }
 
-/// Looks up a path in the kernel's cache.
-fn cached(path: &Path, links: Links) -> io::Result<Cached> {
-    let mut flags = OFlags::PATH | OFlags::CLOEXEC;
-    if links == Links::Shown {
-        flags |= OFlags::NOFOLLOW;
+impl Links {
+    fn flags(self) -> OFlags {
+        match self {
+            Links::Followed => OFlags::PATH | OFlags::CLOEXEC,
+            Links::Shown => OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+        }
     }
-    match openat2(CWD, path, flags, FileMode::empty(), ResolveFlags::CACHED) {
+}
+
+fn cached(path: &Path, links: Links) -> io::Result<Cached> {
+    match openat2(CWD, path, links.flags(), FileMode::empty(), ResolveFlags::CACHED) {
         Ok(named) => {
             let status = status_of(&named).filter(|status| mount_of(status).is_some_and(is_known));
             Ok(status.map_or(Cached::Unknown, |status| {
@@ -247,14 +247,11 @@ pub(crate) fn retry(call: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd
     opened
 }
 
-/// Whether the kernel has RESOLVE_CACHED (Linux 5.12).
 fn has_cached() -> bool {
     static HAS: LazyLock<bool> = LazyLock::new(|| {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        !matches!(
-            openat2(CWD, "/", flags, FileMode::empty(), ResolveFlags::CACHED),
-            Err(Errno::INVAL)
-        )
+        let opened = openat2(CWD, "/", flags, FileMode::empty(), ResolveFlags::CACHED);
+        opened.err() != Some(Errno::INVAL)
     });
     *HAS
 }
@@ -262,15 +259,8 @@ fn has_cached() -> bool {
 /// Looks up a path below an open directory in the kernel's cache. `None` if the kernel would have to ask a file system, or that is not known to be
 /// local.
 pub(crate) fn cached_below(directory: impl AsFd, path: &Path, resolve: ResolveFlags) -> Option<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let named = openat2(
-        directory,
-        path,
-        flags,
-        FileMode::empty(),
-        resolve | ResolveFlags::CACHED,
-    )
-    .ok()?;
+    let (flags, resolve) = (OFlags::PATH | OFlags::CLOEXEC, resolve | ResolveFlags::CACHED);
+    let named = openat2(directory, path, flags, FileMode::empty(), resolve).ok()?;
     let mount = status_of(&named).as_ref().and_then(mount_of);
     mount.is_some_and(is_known).then_some(named)
 }
@@ -280,10 +270,6 @@ pub(crate) fn cached_below(directory: impl AsFd, path: &Path, resolve: ResolveFl
 /// # Errors
 /// Of the system; that the lookup was left.
 pub(crate) fn name(path: &Path, links: Links) -> io::Result<OwnedFd> {
-    let mut flags = OFlags::PATH | OFlags::CLOEXEC;
-    if links == Links::Shown {
-        flags |= OFlags::NOFOLLOW;
-    }
     if !just_waits() {
         if let Cached::Local(named, _) = cached(path, links)? {
             return Ok(named);
@@ -292,7 +278,7 @@ pub(crate) fn name(path: &Path, links: Links) -> io::Result<OwnedFd> {
             return Err(left());
         }
     }
-    let named = rustix::fs::open(path, flags, FileMode::empty())?;
+    let named = rustix::fs::open(path, links.flags(), FileMode::empty())?;
     if !just_waits() {
         learn(&named);
     }

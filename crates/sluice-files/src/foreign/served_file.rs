@@ -64,7 +64,6 @@ impl ServedFile {
         }
     }
 
-    /// Another descriptor of the same open file.
     pub(crate) fn try_clone(&self) -> io::Result<ServedFile> {
         Ok(ServedFile {
             file: Some((**self).try_clone()?),

@@ -1,8 +1,8 @@
 //! Directory listings, which are sent for directories without an index page.
 //!
-//! Here: reading a directory. An entry is listed exactly if a request for it would be answered with that file or directory, or
+//! An entry is listed exactly if a request for it would be answered with that file or directory, or
 //! by running it as a script: each is opened as for a request, and the site is asked what its path means. So a listing needs
-//! no second set of rules that could differ. Not here: order, links and text of a listing (`page`).
+//! no second set of rules that could differ. Order, links and text of a listing are those of `page`.
 //!
 //! ```text
 //! respond (worker) ──▶ make (thread that may be lost) ──▶ read: names ──▶ entry ──▶ page: HTML or JSON
@@ -20,9 +20,10 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderValue, Response, header};
 use rustix::fs::{Dir, DirEntry, FileType};
 use rustix::io::Errno;
+use serde::Serialize;
 use sluice_http::body::ResponseBody;
 use sluice_http::fault::{Fault, ServerFault};
-use sluice_http::path_text::text_of;
+use sluice_http::path_text::{shown, text_of};
 use sluice_settings::template::Template;
 use sluice_watch::Tracer;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -79,7 +80,6 @@ pub enum EntryKind {
     Elsewhere,
 }
 
-/// A listed entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub name: String,
@@ -106,10 +106,13 @@ pub(crate) struct Contents {
 }
 
 /// The first bytes of a README.
+#[derive(Serialize)]
 pub(crate) struct Readme {
     pub name: String,
+    pub link: String,
     pub text: String,
     /// The file is longer.
+    #[serde(rename = "is_cut")]
     pub is_truncated: bool,
 }
 
@@ -184,15 +187,15 @@ pub fn make(
     let page = page::page(contents, request, site).map_err(|error| ServerFault::Listing(Arc::new(error)))?;
     let mut notes = reader.notes.take();
     if request.is_watched {
+        let left_out = notes.len();
         notes.insert(
             0,
-            format!("directory listing: {listed} entries, {} names left out", notes.len()),
+            format!("directory listing: {listed} entries, {left_out} names left out"),
         );
     }
     Ok(Page { notes, ..page })
 }
 
-/// Reads a directory.
 struct Reader<'a> {
     directory: &'a Directory,
     /// The path of the listed directory below `directory`.
@@ -206,7 +209,6 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Notes that a name is left out.
     fn leave_out(&self, name: &str, why: impl FnOnce() -> String) {
         let mut notes = self.notes.borrow_mut();
         if self.is_watched && notes.len() < NOTES_MAX {
@@ -238,7 +240,7 @@ impl Reader<'_> {
         let text = text_of(Cow::Borrowed(read.file_name().to_bytes()));
         let name = &*text;
         // A name that contains a newline cannot be requested (`Target`).
-        if name.contains('\n') {
+        if name.contains('\n') || name == "." || name == ".." {
             return Ok(None);
         }
         // Other types are never served, and are not opened because that may have an effect on a device.
@@ -246,65 +248,59 @@ impl Reader<'_> {
             read.file_type(),
             FileType::RegularFile | FileType::Directory | FileType::Symlink | FileType::Unknown
         );
-        if name == "." || name == ".." {
-            return Ok(None);
-        }
         if !may_be_served {
             self.leave_out(name, || "it is neither a file nor a directory".into());
             return Ok(None);
         }
         let (path, below) = (format!("{}{name}", self.path), self.below_of(name));
-        let entry = |entry_type, bytes, modified| Entry {
-            name: name.to_owned(),
-            entry_type,
-            bytes,
-            modified,
+        let entry = |entry_type, bytes, modified| {
+            Ok(Some(Entry {
+                name: name.to_owned(),
+                entry_type,
+                bytes,
+                modified,
+            }))
         };
-        let entry = match self.site.entry_kind(&path, self.directory, &below) {
+        match self.site.entry_kind(&path, self.directory, &below) {
             EntryKind::Elsewhere => {
                 self.leave_out(name, || {
                     "a request for it is answered by something else, or the client may not have it".into()
                 });
-                None
+                return Ok(None);
             }
-            EntryKind::Script => Some(entry(EntryType::Script, None, None)),
-            EntryKind::There => {
-                let opened = self.directory.open_below(&below).map(|(_, metadata)| metadata);
-                let metadata = match opened {
-                    // Another process holds a lease on it.
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => self.directory.metadata_below(&below),
-                    opened => opened,
-                };
-                let metadata = match metadata {
-                    Ok(metadata) => metadata,
-                    Err(error) if is_exhausted(&error) => return Err(error),
-                    Err(error) => {
-                        self.leave_out(name, || self.directory.refusal(&below, &error));
-                        return Ok(None);
-                    }
-                };
-                let is_directory = metadata.is_dir();
-                if is_directory && self.site.entry_kind(&format!("{path}/"), self.directory, &below) != EntryKind::There
-                {
-                    return Ok(None);
-                }
-                let modified = metadata.modified().ok();
-                match is_directory {
-                    true => Some(entry(EntryType::Directory, None, modified)),
-                    false if metadata.is_file() => Some(entry(EntryType::File, Some(metadata.len()), modified)),
-                    false => None,
-                }
+            EntryKind::Script => return entry(EntryType::Script, None, None),
+            EntryKind::There => {}
+        }
+        let opened = self.directory.open_below(&below).map(|(_, metadata)| metadata);
+        let metadata = match opened {
+            // Another process holds a lease on it.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.directory.metadata_below(&below),
+            opened => opened,
+        };
+        let metadata = match metadata {
+            Ok(metadata) => metadata,
+            Err(error) if is_exhausted(&error) => return Err(error),
+            Err(error) => {
+                self.leave_out(name, || self.directory.refusal(&below, &error));
+                return Ok(None);
             }
         };
-        Ok(entry)
+        let modified = metadata.modified().ok();
+        if metadata.is_file() {
+            return entry(EntryType::File, Some(metadata.len()), modified);
+        }
+        let kind = || self.site.entry_kind(&format!("{path}/"), self.directory, &below);
+        match metadata.is_dir() && kind() == EntryKind::There {
+            true => entry(EntryType::Directory, None, modified),
+            false => Ok(None),
+        }
     }
 
     /// The first bytes of the directory's README, if one is listed and can be read.
     fn readme(&self, entries: &[Entry]) -> Option<Readme> {
         let named = |wanted: &str| {
-            let has_name =
-                |entry: &&Entry| entry.entry_type == EntryType::File && entry.name.eq_ignore_ascii_case(wanted);
-            entries.iter().find(has_name)
+            let mut files = entries.iter().filter(|entry| entry.entry_type == EntryType::File);
+            files.find(|entry| entry.name.eq_ignore_ascii_case(wanted))
         };
         let entry = README_NAMES.into_iter().find_map(named)?;
         let mut bytes = Vec::new();
@@ -316,7 +312,8 @@ impl Reader<'_> {
         let text = String::from_utf8_lossy(&bytes);
         let is_unprintable = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\r' | '\t');
         Some(Readme {
-            name: entry.name.clone(),
+            name: shown(&entry.name).into_owned(),
+            link: page::link(&entry.name, EntryType::File),
             text: text.replace(is_unprintable, "\u{fffd}"),
             is_truncated,
         })

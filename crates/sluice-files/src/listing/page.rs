@@ -1,6 +1,6 @@
 //! The text of a listing: an HTML page from the built-in template or the site's, or JSON.
 //!
-//! Here: the order of entries, and their names, links, sizes and dates. All links are relative, so that they are valid behind
+//! All links are relative, so that they are valid behind
 //! a proxy that serves the site below another path; `./` before a name prevents that a colon in it makes it a scheme (RFC 3986
 //! §4.2).
 
@@ -20,7 +20,6 @@ use sluice_settings::template::{Template, TemplateError};
 
 use super::{Contents, Entry, EntryType, ListingSite, Readme};
 
-/// The built-in template.
 static BUILT_IN: LazyLock<Template> = LazyLock::new(|| {
     let text = include_str!("listing.html");
     Template::parse(Path::new("listing.html"), text).expect("the built-in template, which a test renders")
@@ -38,7 +37,6 @@ pub struct ListingRequest {
     pub is_watched: bool,
 }
 
-/// The column by which entries are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     Name,
@@ -77,17 +75,15 @@ struct Values<'a> {
     files: usize,
     #[serde(rename = "is_cut")]
     is_truncated: bool,
-    readme: Option<ReadmeValues<'a>>,
+    readme: Option<&'a Readme>,
 }
 
-/// A directory of the path; the names together are the path.
 #[derive(Serialize)]
 struct Crumb<'a> {
     name: Cow<'a, str>,
     link: String,
 }
 
-/// The heading of a column.
 #[derive(Serialize)]
 struct Heading {
     key: &'static str,
@@ -98,7 +94,6 @@ struct Heading {
     order: &'static str,
 }
 
-/// The variables of an entry.
 #[derive(Serialize)]
 struct Row<'a> {
     name: Cow<'a, str>,
@@ -113,17 +108,6 @@ struct Row<'a> {
     time: String,
 }
 
-/// The variables of a README.
-#[derive(Serialize)]
-struct ReadmeValues<'a> {
-    name: Cow<'a, str>,
-    link: String,
-    text: &'a str,
-    #[serde(rename = "is_cut")]
-    is_truncated: bool,
-}
-
-/// A listing as JSON.
 #[derive(Serialize)]
 struct Json<'a> {
     path: Cow<'a, str>,
@@ -131,7 +115,6 @@ struct Json<'a> {
     complete: bool,
 }
 
-/// An entry as JSON.
 #[derive(Serialize)]
 struct JsonEntry<'a> {
     name: Cow<'a, str>,
@@ -187,24 +170,21 @@ impl Column {
             Column::Size => ("size", "Size"),
             Column::Date => ("date", "Changed"),
         };
-        let is_sorted = self == request.column;
-        let next = match request.order {
-            Order::Ascending if is_sorted => Order::Descending,
-            Order::Descending if is_sorted => Order::Ascending,
-            _ => self.first_order(),
+        let present = (self == request.column).then_some(request.order);
+        let next = match present {
+            Some(Order::Ascending) => Order::Descending,
+            Some(Order::Descending) => Order::Ascending,
+            None => self.first_order(),
         };
-        let order = match next {
-            Order::Ascending => "asc",
-            Order::Descending => "desc",
-        };
+        let next = if next == Order::Ascending { "asc" } else { "desc" };
         Heading {
             key,
             name,
-            link: format!("?sort={key}&order={order}"),
-            order: match request.order {
-                _ if !is_sorted => "",
-                Order::Ascending => "ascending",
-                Order::Descending => "descending",
+            link: format!("?sort={key}&order={next}"),
+            order: match present {
+                None => "",
+                Some(Order::Ascending) => "ascending",
+                Some(Order::Descending) => "descending",
             },
         }
     }
@@ -249,6 +229,7 @@ pub fn listing_template(path: &Path, text: &str) -> Result<Template, TemplateErr
         is_truncated: true,
         readme: Some(Readme {
             name: "README".to_owned(),
+            link: "./README".to_owned(),
             text: "text".to_owned(),
             is_truncated: true,
         }),
@@ -309,14 +290,8 @@ fn html(values: &Values<'_>, template: Option<&Template>) -> Result<String, Temp
 }
 
 fn values<'a>(contents: &'a Contents, request: &'a ListingRequest) -> Values<'a> {
-    let count = |entry_type| {
-        contents
-            .entries
-            .iter()
-            .filter(|entry| entry.entry_type == entry_type)
-            .count()
-    };
-    let directories = count(EntryType::Directory);
+    let is_directory = |entry: &&Entry| entry.entry_type == EntryType::Directory;
+    let directories = contents.entries.iter().filter(is_directory).count();
     Values {
         path: shown(&request.path),
         crumbs: crumbs(&request.path),
@@ -326,28 +301,21 @@ fn values<'a>(contents: &'a Contents, request: &'a ListingRequest) -> Values<'a>
         directories,
         files: contents.entries.len() - directories,
         is_truncated: contents.is_truncated,
-        readme: contents.readme.as_ref().map(|readme| ReadmeValues {
-            name: shown(&readme.name),
-            link: link(&readme.name, EntryType::File),
-            text: &readme.text,
-            is_truncated: readme.is_truncated,
-        }),
+        readme: contents.readme.as_ref(),
     }
 }
 
 /// The directories of a path: of `/a/b/` these are `/`, `a/` and `b/`.
 fn crumbs(path: &str) -> Vec<Crumb<'_>> {
     let depth = path.matches('/').count();
-    let names = path.split_inclusive('/').enumerate();
-    names
-        .map(|(index, name)| Crumb {
-            name: shown(name),
-            link: match depth - index - 1 {
-                0 => "./".to_owned(),
-                up => "../".repeat(up),
-            },
-        })
-        .collect()
+    let crumb = |(index, name)| Crumb {
+        name: shown(name),
+        link: match depth - index - 1 {
+            0 => "./".to_owned(),
+            up => "../".repeat(up),
+        },
+    };
+    path.split_inclusive('/').enumerate().map(crumb).collect()
 }
 
 fn row(entry: &Entry) -> Row<'_> {
@@ -397,7 +365,7 @@ impl EntryType {
     }
 }
 
-fn link(name: &str, entry_type: EntryType) -> String {
+pub(super) fn link(name: &str, entry_type: EntryType) -> String {
     let slash = if entry_type == EntryType::Directory { "/" } else { "" };
     format!("./{}{slash}", encode(name))
 }

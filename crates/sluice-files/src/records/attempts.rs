@@ -13,7 +13,6 @@ const NAMES_MAX: usize = 10_000;
 #[derive(Default)]
 pub(super) struct Attempts(Mutex<HashMap<Box<str>, Version>>);
 
-/// Size and time of modification.
 type Version = (u64, i64, i64);
 
 impl Attempts {
@@ -27,7 +26,6 @@ impl Attempts {
         attempts.insert(name.into(), version) != Some(version)
     }
 
-    /// Whether an attempt was noted for this version.
     pub(super) fn has(&self, name: &str, metadata: &Metadata) -> bool {
         self.lock().get(name) == Some(&version(metadata))
     }

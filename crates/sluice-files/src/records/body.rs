@@ -1,6 +1,4 @@
 //! The body of a record file that is converted to lines while it is sent.
-//!
-//! Not here: the conversion (`decoder`), and which record files are sent this way (`records`).
 
 use std::io;
 use std::sync::Arc;
@@ -27,7 +25,6 @@ pub(crate) struct RecordBody {
 }
 
 impl RecordBody {
-    /// The lines of the first `bytes` bytes of a file.
     pub(super) fn new(name: &str, file: Arc<ServedFile>, bytes: u64, format: RecordFormat) -> RecordBody {
         RecordBody {
             name: name.into(),

@@ -29,18 +29,15 @@ const UNUSED: u16 = 0xffff;
 pub struct Decoder {
     format: RecordFormat,
     state: State,
-    /// Bytes of the file that were consumed.
     at: u64,
     /// The offset of the present record, including its length.
     record_at: u64,
     /// The present record has an odd size, so a padding byte follows.
     is_odd: bool,
-    /// The last byte of the present record is a newline.
     ends_line: bool,
     records: u64,
 }
 
-/// The meaning of the next byte.
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// The first byte of a record or of its length.
@@ -48,44 +45,22 @@ enum State {
     /// The second byte of a length, whose first byte is this.
     Length(u8),
     /// A byte of a record: the bytes of its control area and of its data that are missing, together at least one.
-    Record { control: usize, data: usize },
+    Record {
+        control: usize,
+        data: usize,
+    },
     /// The byte after a record of odd size.
     Padding,
-    /// A byte in the unused rest of a block.
     Unused,
 }
 
 /// The error that a file does not have the given format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
     /// The offset of the record, including its length, in bytes from the start of the file.
     pub offset: u64,
-    /// The error in the record.
-    pub flaw: Flaw,
-}
-
-/// An error in a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
-    /// The record is longer than records may be.
-    TooLong {
-        /// The length of the record.
-        bytes: u16,
-    },
-    /// The record is shorter than its control area.
-    TooShort {
-        /// The length of the record.
-        bytes: u16,
-        /// Bytes of the control area.
-        control_bytes: u8,
-    },
-    /// The file ends within the length of the record.
-    HalfLength,
-    /// The file ends within the record.
-    Incomplete {
-        /// Bytes that are missing.
-        missing: usize,
-    },
+    /// The error in the record, as text.
+    pub flaw: String,
 }
 
 impl Decoder {
@@ -132,10 +107,10 @@ impl Decoder {
     pub fn finish(&self) -> Result<(), Malformed> {
         match self.state {
             State::Between | State::Padding | State::Unused => Ok(()),
-            State::Length(_) => Err(self.malformed(Flaw::HalfLength)),
+            State::Length(_) => self.malformed("the file ends within the length of a record".to_owned()),
             State::Record { control, data } => {
                 let missing = control + data;
-                Err(self.malformed(Flaw::Incomplete { missing }))
+                self.malformed(format!("the file ends within a record, {missing} bytes are missing"))
             }
         }
     }
@@ -218,16 +193,21 @@ impl Decoder {
     }
 
     fn read_length(&mut self, bytes: u16, lines: &mut Vec<u8>) -> Result<(), Malformed> {
-        let control_bytes = self.control_bytes();
+        let control = self.control_bytes();
         if bytes == UNUSED {
             self.state = State::Unused;
-        } else if bytes > RECORD_BYTES_MAX {
-            return Err(self.malformed(Flaw::TooLong { bytes }));
-        } else if bytes < u16::from(control_bytes) {
-            return Err(self.malformed(Flaw::TooShort { bytes, control_bytes }));
-        } else {
-            self.begin(control_bytes, bytes - u16::from(control_bytes), lines);
+            return Ok(());
         }
+        if bytes > RECORD_BYTES_MAX {
+            let flaw = format!("a record of {bytes} bytes, but none is longer than {RECORD_BYTES_MAX}");
+            return self.malformed(flaw);
+        }
+        let Some(data) = bytes.checked_sub(control.into()) else {
+            return self.malformed(format!(
+                "a record of {bytes} bytes, too short for its control area of {control}"
+            ));
+        };
+        self.begin(control, data, lines);
         Ok(())
     }
 
@@ -267,33 +247,15 @@ impl Decoder {
         left.min(rest.len())
     }
 
-    fn malformed(&self, flaw: Flaw) -> Malformed {
-        Malformed {
-            offset: self.record_at,
-            flaw,
-        }
+    fn malformed(&self, flaw: String) -> Result<(), Malformed> {
+        let offset = self.record_at;
+        Err(Malformed { offset, flaw })
     }
 }
 
 impl fmt::Display for Malformed {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "byte {}: ", self.offset)?;
-        match self.flaw {
-            Flaw::TooLong { bytes } => {
-                write!(
-                    out,
-                    "a record of {bytes} bytes, but none is longer than {RECORD_BYTES_MAX}"
-                )
-            }
-            Flaw::TooShort { bytes, control_bytes } => {
-                write!(
-                    out,
-                    "a record of {bytes} bytes, too short for its control area of {control_bytes}"
-                )
-            }
-            Flaw::HalfLength => out.write_str("the file ends within the length of a record"),
-            Flaw::Incomplete { missing } => write!(out, "the file ends within a record, {missing} bytes are missing"),
-        }
+        write!(out, "byte {}: {}", self.offset, self.flaw)
     }
 }
 
@@ -342,10 +304,16 @@ mod tests {
     }
 
     #[track_caller]
-    fn assert_malformed(format: &str, file: &[u8], before: &str, offset: u64, flaw: Flaw) {
+    fn assert_malformed(format: &str, file: &[u8], before: &str, offset: u64, flaw: &str) {
         assert_eq!(
             lines(format, file),
-            (before.to_owned(), Err(Malformed { offset, flaw }))
+            (
+                before.to_owned(),
+                Err(Malformed {
+                    offset,
+                    flaw: flaw.to_owned()
+                })
+            )
         );
     }
 
@@ -412,14 +380,11 @@ mod tests {
 
     #[test]
     fn invalid_length_is_reported_with_its_offset() {
-        let flaw = Flaw::TooLong { bytes: 0x8000 };
+        let flaw = "a record of 32768 bytes, but none is longer than 32767";
         assert_malformed("variable", b"\x03\0abc\0\0\x80rest", "abc\n", 6, flaw);
-        let flaw = Flaw::TooLong { bytes: 0xfffe };
+        let flaw = "a record of 65534 bytes, but none is longer than 32767";
         assert_malformed("vfc", b"\xfe\xff", "", 0, flaw);
-        let flaw = Flaw::TooShort {
-            bytes: 3,
-            control_bytes: 4,
-        };
+        let flaw = "a record of 3 bytes, too short for its control area of 4";
         assert_malformed("vfc:4", b"\x04\0\0\0\0\0\x03\0\0\0\0", "\n", 6, flaw);
         let mut longest = vec![0xff, 0x7f];
         longest.resize(2 + 32_767, b'.');
@@ -433,11 +398,29 @@ mod tests {
             b"\x02\0ab\x05\0cd",
             "ab\ncd",
             4,
-            Flaw::Incomplete { missing: 3 },
+            "the file ends within a record, 3 bytes are missing",
         );
-        assert_malformed("variable", b"\x02\0ab\x05", "ab\n", 4, Flaw::HalfLength);
-        assert_malformed("vfc:4", b"\x06\0\0", "", 0, Flaw::Incomplete { missing: 5 });
-        assert_malformed("fixed:3", b"one\0tw", "one\ntw", 4, Flaw::Incomplete { missing: 1 });
+        assert_malformed(
+            "variable",
+            b"\x02\0ab\x05",
+            "ab\n",
+            4,
+            "the file ends within the length of a record",
+        );
+        assert_malformed(
+            "vfc:4",
+            b"\x06\0\0",
+            "",
+            0,
+            "the file ends within a record, 5 bytes are missing",
+        );
+        assert_malformed(
+            "fixed:3",
+            b"one\0tw",
+            "one\ntw",
+            4,
+            "the file ends within a record, 1 bytes are missing",
+        );
     }
 
     #[test]
@@ -539,7 +522,7 @@ mod tests {
             chunks in prop::collection::vec(1..700_usize, 1..9),
         ) {
             let whole = decode(format, &file, &[usize::MAX]);
-            if let Err(malformed) = whole.1 {
+            if let Err(malformed) = &whole.1 {
                 prop_assert!(malformed.offset < file.len() as u64);
             }
             prop_assert_eq!(decode(format, &file, &chunks), whole);

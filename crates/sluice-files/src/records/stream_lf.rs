@@ -29,7 +29,6 @@ use crate::records::decoder::{Decoder, Malformed};
 /// The suffix that is added to the name of a file to name its original.
 pub const ORIGINAL_SUFFIX: &str = ".orig";
 
-/// Bytes that are read at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// A rewritten file.
@@ -108,9 +107,8 @@ pub fn rewrite_path(path: &Path, format: RecordFormat) -> Result<Rewritten, Rewr
 /// a race; a removed file has none.
 pub(crate) fn has_original(file: &File, metadata: &Metadata) -> bool {
     let beside = named_path(file).map(|path| original_of(path.as_os_str()));
-    beside
-        .and_then(|path| foreign::metadata(Path::new(&path), Links::Shown))
-        .is_ok_and(|beside| beside.is_file() && !is_same_file(&beside, metadata))
+    let beside = beside.and_then(|path| foreign::metadata(Path::new(&path), Links::Shown));
+    beside.is_ok_and(|beside| beside.is_file() && !is_same_file(&beside, metadata))
 }
 
 fn original_of(name: &OsStr) -> OsString {
@@ -156,9 +154,8 @@ fn convert(original: &mut File, draft: &mut File, format: RecordFormat) -> Resul
             Err(error) => return Err(system("read", error)),
         };
         lines.clear();
-        decoder
-            .push(&chunk[..read], &mut lines)
-            .map_err(RewriteError::Malformed)?;
+        let pushed = decoder.push(&chunk[..read], &mut lines);
+        pushed.map_err(RewriteError::Malformed)?;
         draft.write_all(&lines).map_err(|error| system("write", error))?;
         bytes += lines.len() as u64;
     }

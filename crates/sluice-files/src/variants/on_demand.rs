@@ -1,7 +1,6 @@
 //! Compresses variants of files for the cache: in a blocking thread, once for all requests that want the variant.
 //!
-//! A request that wants a variant plans it; it is compressed once the file is to be sent (`cache_work`). Not here: whether a request gets
-//! a variant (`variants`), the table of compressions in progress (`in_flight`), and the compression itself (`encoding::encoder` of sluice-http).
+//! A request that wants a variant plans it; it is compressed once the file is to be sent (`cache_work`).
 
 use std::io;
 use std::sync::Arc;
@@ -14,16 +13,14 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
 
 use crate::body::read_part;
-use crate::cache::Cache;
+use crate::cache::FileCache;
 use crate::cache::entry::{Cached, FileVersion, Key};
 use crate::cache::fill::Fill;
+use crate::cache::in_flight::{Awaited, Outcome, Started};
 use crate::directory::Directory;
-use crate::file_cache::FileCache;
 use crate::foreign::served_file::ServedFile;
 use crate::found::Found;
 use crate::representation::Representation;
-use crate::variants::in_flight::{Awaited, InFlight, Outcome, Started};
-use crate::variants::time_budget::TimeBudget;
 
 /// The first request for a file of at most this size waits for the variant, so that it shows in a test with curl. Larger files
 /// are compressed in the background while the request gets the file as it is, because it would wait for longer than the
@@ -33,16 +30,13 @@ const AWAITED_BYTES_MAX: u64 = 1 << 20;
 /// Compressions that run at once, for all workers together, because each keeps a processor busy.
 static PERMITS: Semaphore = Semaphore::const_new(4);
 
-/// A variant that a client would get.
 pub(super) struct Task<'a> {
-    pub cache: &'a FileCache,
+    pub cache: &'a Arc<FileCache>,
     pub original: Planning<'a>,
     pub encoding: Encoding,
 }
 
-/// How a request gets a variant.
 pub(super) enum Planned {
-    /// The variant is in the cache.
     Ready(Arc<Cached>),
     /// The file is compressed once the file is sent.
     Compress(Box<Compression>),
@@ -52,15 +46,11 @@ pub(super) enum Planned {
 
 /// A compression that begins once the file is to be sent.
 pub(crate) struct Compression {
-    cache: Arc<Cache>,
-    in_flight: Arc<InFlight>,
-    time: Arc<TimeBudget>,
+    cache: Arc<FileCache>,
     key: Key,
     /// The file, if it is in the cache already; otherwise it is what was read for the request.
     original: Option<Arc<Cached>>,
-    /// The size of the file.
     bytes: u64,
-    /// The representation of the variant.
     representation: Representation,
     encoding: Encoding,
 }
@@ -69,7 +59,7 @@ impl Task<'_> {
     /// Plans the variant of the file with this name: it is in the cache, or is to be compressed.
     pub(super) fn plan(self, directory: &Directory, name: &str, representation: &Representation) -> Planned {
         let Task {
-            cache: FileCache { cache, in_flight, time },
+            cache,
             original,
             encoding,
         } = self;
@@ -80,13 +70,11 @@ impl Task<'_> {
             return Planned::Ready(variant);
         }
         // Outside a runtime there are no blocking threads.
-        if Handle::try_current().is_err() || !original.is_kept(cache, directory, name) || !time.has_time() {
+        if Handle::try_current().is_err() || !original.is_kept(cache, directory, name) || !cache.time.has_time() {
             return Planned::Unavailable;
         }
         Planned::Compress(Box::new(Compression {
             cache: Arc::clone(cache),
-            in_flight: Arc::clone(in_flight),
-            time: Arc::clone(time),
             key: Key::new(directory, &variant_name),
             bytes: original.bytes(),
             original: original.into_cached(),
@@ -102,14 +90,12 @@ impl Compression {
         self.bytes <= AWAITED_BYTES_MAX
     }
 
-    /// Whether the file is not in the cache yet.
     pub(super) fn is_unread(&self) -> bool {
         self.original.is_none()
     }
 
-    /// The name of the file.
     pub(crate) fn file_name(&self) -> &str {
-        file_name(&self.key)
+        self.key.file_name()
     }
 
     /// Begins to compress, unless another request has done so. `read` is the file, if it was read for the request. The result is the variant
@@ -119,7 +105,7 @@ impl Compression {
     /// The request waits for the variant.
     pub(crate) fn begin(self, read: Option<Original>) -> Result<Option<Arc<Cached>>, Awaited> {
         let is_awaited = self.is_awaited();
-        let original = self.original.map(Original::Cached).or(read);
+        let original = self.original.clone().map(Original::Cached).or(read);
         let (Some(original), Ok(runtime)) = (original, Handle::try_current()) else {
             return Ok(None);
         };
@@ -128,16 +114,11 @@ impl Compression {
             variant.filter(|variant| original.has_version_of(variant))
         };
         let (outcome, awaited) = watch::channel(None);
-        let awaited = match self.in_flight.start(&self.key, awaited, cached) {
+        let awaited = match self.cache.in_flight.start(&self.key, awaited, cached) {
             Started::Now(awaited) => {
                 let job = Job {
-                    cache: self.cache,
-                    in_flight: self.in_flight,
-                    time: self.time,
-                    key: self.key,
+                    plan: self,
                     original,
-                    representation: self.representation,
-                    encoding: self.encoding,
                     outcome,
                 };
                 runtime.spawn(job.run());
@@ -154,21 +135,13 @@ impl Compression {
     }
 }
 
-/// The name of a variant in the cache. Names of files do not contain NUL.
 fn variant_name(name: &str, encoding: Encoding) -> String {
     format!("{name}\0{encoding}")
 }
 
-/// The name of the file of a variant.
-fn file_name(key: &Key) -> &str {
-    key.name().split('\0').next().unwrap_or_default()
-}
-
 /// The file from which a variant would be made, as the lookup knows it.
 pub(super) enum Planning<'a> {
-    /// In memory.
     Cached(&'a Arc<Cached>),
-    /// To be read into the cache.
     Unread(FileVersion),
     /// Read while it is sent; its size.
     NotKept(u64),
@@ -176,14 +149,14 @@ pub(super) enum Planning<'a> {
 
 impl<'a> Planning<'a> {
     /// The file that was found, if it is small enough for the cache.
-    pub(super) fn of(found: &'a Found, fill: Option<&Fill>, cache: &Cache) -> Option<Planning<'a>> {
+    pub(super) fn of(found: &'a Found, fill: Option<&Fill>, cache: &FileCache) -> Option<Planning<'a>> {
         match (found, fill) {
             (Found::Cached(cached), _) => Some(Planning::Cached(cached)),
-            (Found::File(_), Some(fill)) => Some(Planning::Unread(fill.version())),
+            (Found::File(_), Some(fill)) => Some(Planning::Unread(fill.version)),
             (Found::File(file), None) if file.body.left() <= cache.file_bytes_max() => {
                 Some(Planning::NotKept(file.body.left()))
             }
-            (Found::Records(file), _) if file.is_kept_at_once() => Some(Planning::Unread(file.version())),
+            (Found::Records(file), _) if file.is_kept_at_once() => Some(Planning::Unread(file.version)),
             _ => None,
         }
     }
@@ -191,7 +164,7 @@ impl<'a> Planning<'a> {
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Planning::Cached(cached) => cached.content.len() as u64,
-            Planning::Unread(version) => version.bytes(),
+            Planning::Unread(version) => version.bytes,
             Planning::NotKept(bytes) => *bytes,
         }
     }
@@ -199,8 +172,8 @@ impl<'a> Planning<'a> {
     /// Whether a variant was made from this version of the file.
     fn has_version_of(&self, variant: &Cached) -> bool {
         match self {
-            Planning::Cached(cached) => cached.has_version_of(variant),
-            Planning::Unread(version) => variant.is_of(*version),
+            Planning::Cached(cached) => cached.version == variant.version,
+            Planning::Unread(version) => variant.version == *version,
             Planning::NotKept(_) => false,
         }
     }
@@ -211,12 +184,12 @@ impl<'a> Planning<'a> {
     }
 
     /// Whether the file is in the cache or will be. Variants of other files are not kept.
-    fn is_kept(&self, cache: &Cache, directory: &Directory, name: &str) -> bool {
+    fn is_kept(&self, cache: &FileCache, directory: &Directory, name: &str) -> bool {
         match self {
             Planning::Cached(cached) => {
                 // Another worker may have read the same version at the same time: its entry has replaced this one.
                 let present = cache.peek(directory, name);
-                present.is_some_and(|present| present.has_version_of(cached))
+                present.is_some_and(|present| present.version == cached.version)
             }
             Planning::Unread(_) => true,
             Planning::NotKept(_) => false,
@@ -231,9 +204,7 @@ impl<'a> Planning<'a> {
     }
 }
 
-/// The file from which a variant is made.
 pub(crate) enum Original {
-    /// In memory.
     Cached(Arc<Cached>),
     /// Being read into the cache.
     Open(Arc<ServedFile>, FileVersion),
@@ -243,22 +214,16 @@ impl Original {
     /// Whether a variant was made from this version of the file.
     fn has_version_of(&self, variant: &Cached) -> bool {
         match self {
-            Original::Cached(cached) => cached.has_version_of(variant),
-            Original::Open(_, version) => variant.is_of(*version),
+            Original::Cached(cached) => cached.version == variant.version,
+            Original::Open(_, version) => variant.version == *version,
         }
     }
 }
 
 /// A compression. It runs once, however many requests wait for it.
 struct Job {
-    cache: Arc<Cache>,
-    in_flight: Arc<InFlight>,
-    time: Arc<TimeBudget>,
-    key: Key,
+    plan: Compression,
     original: Original,
-    /// The representation of the variant.
-    representation: Representation,
-    encoding: Encoding,
     outcome: watch::Sender<Option<Outcome>>,
 }
 
@@ -270,7 +235,7 @@ impl Job {
             let _permit = permit;
             let variant = self.compress_in_time();
             if let Some(variant) = &variant {
-                self.cache.insert(self.key.clone(), variant);
+                self.plan.cache.insert(self.plan.key.clone(), variant);
             }
             let _ = self.outcome.send(Some(variant));
         });
@@ -280,14 +245,14 @@ impl Job {
 
     /// The variant, unless the time was used up while the job waited for its turn. The time is counted even if it is in vain.
     fn compress_in_time(&self) -> Outcome {
-        if !self.time.has_time() {
+        if !self.plan.cache.time.has_time() {
             return None;
         }
         let begin = Instant::now();
         let compressed = self.compress();
-        self.time.spend(begin.elapsed());
+        self.plan.cache.time.spend(begin.elapsed());
         compressed.unwrap_or_else(|error| {
-            let name = file_name(&self.key);
+            let name = self.plan.key.file_name();
             tracing::warn!("file {name:?}: not compressed: {error}");
             None
         })
@@ -296,23 +261,23 @@ impl Job {
     /// The variant; `None` if it is not smaller than the file, or the file has changed meanwhile.
     fn compress(&self) -> io::Result<Outcome> {
         let compress = |content: &[u8]| -> io::Result<Option<Vec<u8>>> {
-            let encoded = encode(self.encoding, Effort::Kept, content)?;
+            let encoded = encode(self.plan.encoding, Effort::Kept, content)?;
             Ok((encoded.len() < content.len()).then_some(encoded))
         };
-        let representation = || self.representation.clone();
+        let representation = || self.plan.representation.clone();
         let variant = match &self.original {
             Original::Cached(cached) => {
                 let Some(encoded) = compress(cached.content.bytes())? else {
-                    cached.variants.note_incompressible(self.encoding);
+                    cached.variants.note_incompressible(self.plan.encoding);
                     return Ok(None);
                 };
-                cached.variant(representation(), self.cache.content_of(encoded))
+                Cached::new(representation(), self.plan.cache.content_of(encoded), cached.version)
             }
             Original::Open(file, version) => {
-                let Some(encoded) = compress(&read_part(file, 0, version.bytes())?)? else {
+                let Some(encoded) = compress(&read_part(file, 0, version.bytes)?)? else {
                     return Ok(None);
                 };
-                let variant = Cached::of_version(representation(), self.cache.content_of(encoded), *version);
+                let variant = Cached::new(representation(), self.plan.cache.content_of(encoded), *version);
                 if !variant.is_current(&file.metadata()?) {
                     return Ok(None);
                 }
@@ -326,6 +291,6 @@ impl Job {
 impl Drop for Job {
     /// The job has ended or will never run. The next request starts another one if the variant is not in the cache.
     fn drop(&mut self) {
-        self.in_flight.finish(&self.key);
+        self.plan.cache.in_flight.finish(&self.plan.key);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::uri::Scheme;
 use sluice_access::store::UserStore;
-use sluice_files::file_cache::FileCache;
+use sluice_files::cache::FileCache;
 use sluice_files::withheld::WithheldFiles;
 use sluice_http::fault::Misdirected;
 use sluice_http::host;
@@ -33,7 +33,7 @@ pub(crate) struct Config {
     unknown_hosts: UnknownHosts,
     pub limits: Limits,
     pub proxies: ProxySettings,
-    pub cache: Option<FileCache>,
+    pub cache: Option<Arc<FileCache>>,
     pub limit_tables: Arc<LimitTables>,
     users: Vec<Arc<UserStore>>,
     pub agents: OwnAgents,
@@ -92,7 +92,7 @@ impl Config {
             unknown_hosts: settings.unknown_hosts.clone(),
             limits: settings.limits,
             proxies: settings.proxies.clone(),
-            cache: settings.cache.as_ref().map(FileCache::new),
+            cache: settings.cache.as_ref().map(FileCache::new).map(Arc::new),
             limit_tables: Arc::new(LimitTables::new(settings, None)),
             users: open_users(settings)?,
             agents: OwnAgents::open(settings)?,
@@ -109,8 +109,9 @@ impl Config {
     }
 
     pub(crate) fn with_empty_cache(&self) -> Option<Config> {
+        let cache = self.cache.as_ref()?;
         Some(Config {
-            cache: Some(self.cache.as_ref()?.empty_copy()),
+            cache: Some(Arc::new(cache.continuing(cache))),
             notices: Vec::new(),
             ..self.clone()
         })
@@ -118,7 +119,7 @@ impl Config {
 
     pub(crate) fn continue_counters(&mut self, replaced: &Config) {
         if let (Some(cache), Some(replaced)) = (&self.cache, &replaced.cache) {
-            self.cache = Some(cache.continuing(replaced));
+            self.cache = Some(Arc::new(cache.continuing(replaced)));
         }
     }
 

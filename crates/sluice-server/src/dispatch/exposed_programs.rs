@@ -99,7 +99,7 @@ impl Search<'_> {
     }
 
     fn is_exposed(&self, name: &str, path: &str) -> bool {
-        let Ok((file, metadata)) = self.directory.open_to_send(path) else {
+        let Ok((file, metadata)) = self.directory.open_below(path) else {
             return false;
         };
         is_program(name, &*file, &metadata) && self.is_reached(path)

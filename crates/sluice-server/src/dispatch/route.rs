@@ -256,8 +256,7 @@ impl Route {
 
     pub(crate) fn follow_links(&mut self, follow: FollowLinks) {
         self.follow_links = follow;
-        self.directories_mut()
-            .for_each(|directory| directory.follow_links(follow));
+        self.directories_mut().for_each(|directory| directory.follow = follow);
     }
 
     /// The captured part of the path if this route matches the request; otherwise the first condition that fails.

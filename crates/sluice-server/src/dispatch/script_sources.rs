@@ -53,28 +53,32 @@ impl ScriptSources {
             directory.withhold(&source.path);
             // Of a script directory that a route also serves files of, the files are sent that are no scripts.
             if real_or_future_path(&source.path) == directory.path() {
-                directory.withhold_executables();
+                directory.withholds_executables = true;
                 let (suffixes, is_any_file) = (source.suffixes.clone(), source.is_any_file);
-                directory.withhold_programs(Box::new(move |path| is_any_file || is_source(path, &suffixes)));
+                directory
+                    .programs
+                    .push(Box::new(move |path| is_any_file || is_source(path, &suffixes)));
             }
         }
         for sources in &self.suffixes {
             if let Some(is_script) = sources_below(directory.path(), sources) {
-                directory.withhold_programs(is_script);
+                directory.programs.push(is_script);
                 // Where links that leave the directory are followed, what they lead to is a script by its suffix, too.
                 let suffixes = sources.suffixes.clone();
-                directory.withhold_programs_outside(Box::new(move |path| is_source(path, &suffixes)));
+                directory
+                    .programs_outside
+                    .push(Box::new(move |path| is_source(path, &suffixes)));
             }
             if let Some(is_script) = sources_below(Path::new("/"), sources) {
-                directory.withhold_programs_outside(is_script);
+                directory.programs_outside.push(is_script);
             }
         }
         for (root, pattern) in &self.patterns {
             if let Some(is_script) = scripts_below(directory.path(), root, pattern) {
-                directory.withhold_programs(is_script);
+                directory.programs.push(is_script);
             }
             if let Some(is_script) = scripts_below(Path::new("/"), root, pattern) {
-                directory.withhold_programs_outside(is_script);
+                directory.programs_outside.push(is_script);
             }
         }
     }

@@ -49,10 +49,8 @@ impl Site {
         let root = settings.root.as_deref();
         let mut root = root.map(|path| open_directory(path, &settings.origin)).transpose()?;
         if let Some(root) = &mut root {
-            root.follow_links(settings.files.follow_links);
-            if settings.files.listing {
-                root.list();
-            }
+            root.follow = settings.files.follow_links;
+            root.is_listed = settings.files.listing;
         }
         let mut routes = Vec::new();
         let suffixes = script_suffixes(&settings.routes);
@@ -65,7 +63,7 @@ impl Site {
             if let (Some(directory), Action::Files(files)) = (route.directory_mut(), &route_settings.action)
                 && files.listing.unwrap_or(settings.files.listing)
             {
-                directory.list();
+                directory.is_listed = true;
             }
             routes.push(route);
         }
@@ -96,13 +94,13 @@ impl Site {
         let patterns = |names: &mut dyn Iterator<Item = &String>| names.map(|name| Wildcard::new(name)).collect();
         let all: Arc<[Wildcard]> = patterns(&mut lower.iter());
         for directory in self.directories_mut() {
-            directory.withhold_names(Arc::clone(&all));
+            directory.withheld_names = Arc::clone(&all);
         }
         // Of record files these names have the originals, which such a route sends as lines.
         let without_originals: Arc<[Wildcard]> = patterns(&mut lower.iter().filter(|name| *name != ORIGINALS));
         let with_records = self.routes.iter_mut().filter(|route| route.has_records());
         for directory in with_records.filter_map(Route::directory_mut) {
-            directory.withhold_names(Arc::clone(&without_originals));
+            directory.withheld_names = Arc::clone(&without_originals);
         }
     }
 

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use http::{HeaderName, header};
-use sluice_access::control::{AccessControl, Attempt, Check, Outcome, PendingUser, Question};
+use sluice_access::control::{AccessControl, Check, Outcome, PendingUser, Question};
 use sluice_access::credentials;
 use sluice_access::failures::FailureLimit;
 use sluice_access::rules::{Permission, User};
@@ -201,12 +201,12 @@ fn verify_password(
     let attempt = control.verify(question);
     note_access(exchange, || attempt_text(&name, attempt.as_ref().ok()));
     match attempt {
-        Ok(Attempt::Known(user)) => {
+        Ok(Check::Known(user)) => {
             request.identity.note(source, KnownUser::User(user));
             Ok(())
         }
-        Ok(Attempt::Refused(wait)) => Err(too_many(name, wait).into()),
-        Ok(Attempt::Pending(pending)) => Err(Wait::Password(Box::new(Verification {
+        Ok(Check::Refused(wait)) => Err(too_many(name, wait).into()),
+        Ok(Check::Unknown(pending)) => Err(Wait::Password(Box::new(Verification {
             pending,
             store: Arc::clone(store),
             name,
@@ -238,11 +238,11 @@ fn credentials_of(
 }
 
 /// The text for WATCH about a password. `attempt` is `None` if too many passwords wait.
-fn attempt_text(name: &str, attempt: Option<&Attempt>) -> String {
+fn attempt_text(name: &str, attempt: Option<&Check<PendingUser>>) -> String {
     let known = match attempt {
-        Some(Attempt::Known(_)) => "was verified lately, which is remembered".to_owned(),
-        Some(Attempt::Refused(wait)) => format!("is not verified: too many were wrong, refused for {wait:.1?}"),
-        Some(Attempt::Pending(_)) => "is hashed by a thread".to_owned(),
+        Some(Check::Known(_)) => "was verified lately, which is remembered".to_owned(),
+        Some(Check::Refused(wait)) => format!("is not verified: too many were wrong, refused for {wait:.1?}"),
+        Some(Check::Unknown(_)) => "is hashed by a thread".to_owned(),
         None => "is not verified: too many passwords wait".to_owned(),
     };
     format!("user {name:?}: the password {known}")

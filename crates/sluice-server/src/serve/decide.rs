@@ -24,8 +24,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::Uri;
+use sluice_files::cache::FileCache;
 use sluice_files::directory::Directory;
-use sluice_files::file_cache::FileCache;
 use sluice_files::listing::page::ListingRequest;
 use sluice_files::lookup::Files;
 use sluice_files::records::Records;
@@ -54,7 +54,7 @@ pub(crate) use listing::list;
 pub(crate) struct RouteQuestion<'a> {
     pub asked_for: &'a AskedFor,
     pub attributes: RequestAttributes<'a>,
-    pub cache: Option<&'a FileCache>,
+    pub cache: Option<&'a Arc<FileCache>>,
     pub variants: Variants,
     pub tracer: &'a Tracer,
 }

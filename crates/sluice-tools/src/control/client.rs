@@ -9,8 +9,9 @@ use std::time::Duration;
 use clap::Args;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
+use serde::Serialize;
 use sluice_http::escape::escaped_lines;
-use sluice_report::command::{Command, CommandResult, ServerReport};
+use sluice_report::command::{COMMAND_BYTES_MAX, Command, CommandResult, ServerReport};
 use sluice_settings::ControlSocket;
 
 use super::found::{self, Running};
@@ -23,9 +24,8 @@ const SYSTEM_SOCKET: &str = "/run/sluice/control.sock";
 const SYSTEM_CONFIGURATION: &str = "/etc/sluice/sluice.toml";
 
 /// How long a server may take to answer: a reload opens all directories and certificates.
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The bytes of an answer at most.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
 const HELP: &str = "\
@@ -57,9 +57,6 @@ pub struct ServerOptions {
 
 impl ServerOptions {
     /// Connects to its control socket. Returns the socket's path, too.
-    ///
-    /// # Errors
-    /// One line: no server was found, or it does not listen.
     pub(super) fn connect(&self, caller: Caller) -> Result<(PathBuf, UnixStream), String> {
         match &self.config {
             Some(file) => of_configuration(file, caller),
@@ -93,39 +90,30 @@ pub fn run(command: &Command, options: &CommandOptions, caller: Caller) -> Resul
     Ok(answer.ok)
 }
 
-/// Sends a command to a server. Returns the answer, and its text.
-///
-/// # Errors
-/// One line: no server was found, or it did not answer.
+/// Sends a command to a server. Returns the answer, and its text; errors as of `run`.
 pub(crate) fn ask(
     server: &ServerOptions,
     command: &Command,
     caller: Caller,
 ) -> Result<(CommandResult, String), String> {
     let (socket, stream) = server.connect(caller)?;
-    let text = exchange(stream, command).map_err(|error| format!("{}: {error}", socket.display()))?;
-    let answer =
-        serde_json::from_str(&text).map_err(|error| format!("{}: not an answer: {error}", socket.display()))?;
-    Ok((answer, text))
+    exchange(&mut BufReader::new(stream), command).map_err(|error| format!("{}: {error}", socket.display()))
 }
 
-/// The server that a command is for.
 fn find(server: Option<&str>) -> Result<(PathBuf, UnixStream), String> {
     let directory = place::directory();
-    let socket = match server {
-        Some(text) if text.contains('/') => PathBuf::from(text),
-        Some(text) => {
-            let pid = text
-                .parse()
-                .map_err(|_| format!("--server {text}: must be a process id, or the path of a socket with a slash"))?;
-            return of_pid(&directory, pid);
-        }
-        None => return only_one(&directory, Path::new(SYSTEM_SOCKET), Path::new(SYSTEM_CONFIGURATION)),
+    let Some(text) = server else {
+        return only_one(&directory, Path::new(SYSTEM_SOCKET), Path::new(SYSTEM_CONFIGURATION));
     };
-    match connect(&socket) {
-        Ok(stream) => Ok((socket, stream)),
-        Err(error) => Err(found::refusal(&socket, &error)),
+    if !text.contains('/') {
+        let pid = text
+            .parse()
+            .map_err(|_| format!("--server {text}: must be a process id, or the path of a socket with a slash"))?;
+        return of_pid(&directory, pid);
     }
+    let socket = PathBuf::from(text);
+    let stream = connect(&socket).map_err(|error| found::refusal(&socket, &error))?;
+    Ok((socket, stream))
 }
 
 /// The servers that this user runs. The sockets of those that were killed are removed.
@@ -147,18 +135,14 @@ fn running(directory: &Path) -> Result<Vec<Running>, String> {
     Ok(running)
 }
 
-/// The server with a process id.
 fn of_pid(directory: &Path, pid: u32) -> Result<(PathBuf, UnixStream), String> {
     // A server with `control` in its configuration has its socket elsewhere, so a wrong directory is no reason to give up.
-    let running = running(directory);
     let mut others = Vec::new();
-    if let Ok(running) = running {
-        for server in running {
-            if server.pid == pid {
-                return Ok((server.socket, server.stream));
-            }
-            others.push(server.pid);
+    for server in running(directory).into_iter().flatten() {
+        if server.pid == pid {
+            return Ok((server.socket, server.stream));
         }
+        others.push(server.pid);
     }
     for socket in found::sockets_of(pid) {
         // The process may have other sockets: only this one answers the command.
@@ -254,8 +238,8 @@ fn only_one(directory: &Path, system: &Path, configuration: &Path) -> Result<(Pa
 
 /// The state of the server on the other end; `None` if it does not answer as one.
 fn state(stream: UnixStream) -> Option<ServerReport> {
-    let answer = exchange(stream, &Command::Status).ok()?;
-    serde_json::from_str::<CommandResult>(&answer).ok()?.state
+    let (answer, _) = exchange(&mut BufReader::new(stream), &Command::Status).ok()?;
+    answer.state
 }
 
 /// Connects, unless the socket belongs to a user whose answers are not to be trusted.
@@ -273,14 +257,22 @@ fn connect(socket: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-fn exchange(mut stream: UnixStream, command: &Command) -> io::Result<String> {
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+/// Sends a command and reads the answer, which is also returned as text.
+pub(super) fn exchange(
+    stream: &mut BufReader<UnixStream>,
+    command: &impl Serialize,
+) -> io::Result<(CommandResult, String)> {
     let mut line = serde_json::to_vec(command)?;
     line.push(b'\n');
-    stream.write_all(&line)?;
+    if line.len() as u64 > COMMAND_BYTES_MAX {
+        let text = format!("the command is too long: {COMMAND_BYTES_MAX} bytes at most");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    stream.get_ref().set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.get_ref().set_write_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.get_mut().write_all(&line)?;
     let mut text = String::new();
-    BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut text)?;
+    stream.take(ANSWER_BYTES_MAX).read_line(&mut text)?;
     if text.is_empty() {
         let message = match geteuid().is_root() {
             true => "the connection was closed without an answer: is this the control socket of a running server?",
@@ -288,7 +280,8 @@ fn exchange(mut stream: UnixStream, command: &Command) -> io::Result<String> {
         };
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
     }
-    Ok(text)
+    let answer = serde_json::from_str(&text).map_err(|error| io::Error::other(format!("not an answer: {error}")))?;
+    Ok((answer, text))
 }
 
 #[cfg(test)]

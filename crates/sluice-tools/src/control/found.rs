@@ -1,6 +1,4 @@
 //! Messages of a command about the servers that it has found, or has not: their processes, users and sockets.
-//!
-//! Not here: the choice of the server that a command is for (`client`).
 
 use std::fs;
 use std::io;
@@ -10,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use sluice_report::command::ServerReport;
 
-/// A server that this user runs.
 pub(super) struct Running {
     pub(super) pid: u32,
     pub(super) socket: PathBuf,

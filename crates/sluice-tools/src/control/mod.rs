@@ -5,8 +5,7 @@
 //!               ◀─ render ◀── one line of JSON each way ◀────────────────┘
 //! ```
 //! What is said is in `sluice_report::command`, and for `sluice watch` in `watching`. Here: `place` says where the sockets are, for the server, too; `client`
-//! finds a server and asks it (`found` says what it has found), `render` prints the state. `watch_client` leaves its connection open for the events. Not here: the
-//! server's side (the program's `control`).
+//! finds a server and asks it (`found` says what it has found), `render` prints the state. `watch_client` leaves its connection open for the events.
 
 pub mod client;
 mod found;

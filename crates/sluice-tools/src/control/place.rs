@@ -21,21 +21,22 @@ pub const STATE_VARIABLE: &str = "SLUICE_STATE_DIR";
 /// The directory for the sockets of this user. It need not exist.
 #[must_use]
 pub fn directory() -> PathBuf {
-    if let Some(named) = std::env::var_os(VARIABLE)
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-    {
+    let absolute = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    if let Some(named) = absolute(VARIABLE) {
         return named;
     }
     let own = geteuid().as_raw();
-    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     // Root's commands must not depend on a variable that `sudo` may have kept.
     if own == 0 {
         // Not /run/sluice, which a service has for itself, often with another user.
         return "/run/sluice-root".into();
     }
     let usual = || Some(PathBuf::from(format!("/run/user/{own}"))).filter(|path| path.is_dir());
-    match named.filter(|path| path.is_absolute()).or_else(usual) {
+    match absolute("XDG_RUNTIME_DIR").or_else(usual) {
         Some(directory) => directory.join("sluice"),
         None => format!("/tmp/sluice-{own}").into(),
     }
@@ -89,12 +90,9 @@ pub fn socket_of(directory: &Path, pid: u32) -> PathBuf {
 /// One line: it cannot be made, or others have access to it.
 pub fn create(directory: &Path) -> Result<(), String> {
     match DirBuilder::new().mode(0o700).create(directory) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-            return Err(format!("{}: {error}", directory.display()));
-        }
-        _ => {}
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(format!("{}: {error}", directory.display())),
+        _ => check(directory),
     }
-    check(directory)
 }
 
 /// Checks that a directory is this user's alone.

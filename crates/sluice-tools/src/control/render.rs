@@ -8,7 +8,6 @@ use sluice_report::scripts::{Phase, Pool};
 use sluice_report::status::{CacheStatus, CertificateStatus};
 use sluice_report::text::{self, counted, number};
 
-/// The state, a line for each subject.
 pub(super) fn render(state: &ServerReport) -> String {
     let status = &state.status;
     let (connections, requests, processes) = (&status.connections, &status.requests, &status.processes);
@@ -16,25 +15,16 @@ pub(super) fn render(state: &ServerReport) -> String {
     let mut line = |name: &str, text: String| {
         let _ = writeln!(out, "{name:<14}{text}");
     };
-    line(
-        "server",
-        format!(
-            "sluice {}, pid {}, up {}",
-            state.version,
-            state.pid,
-            uptime(status.started)
-        ),
-    );
+    let (version, pid, up) = (&state.version, state.pid, uptime(status.started));
+    line("server", format!("sluice {version}, pid {pid}, up {up}"));
     if let Some(supervisor) = &state.supervisor {
         line("", supervised(state.server_pid, supervisor));
     }
     if let Some(file) = &state.configuration {
         line("configuration", file.clone());
     }
-    line(
-        "listening",
-        format!("{}; {} workers", status.addresses.join(", "), status.workers),
-    );
+    let (addresses, workers) = (status.addresses.join(", "), status.workers);
+    line("listening", format!("{addresses}; {workers} workers"));
     for (index, certificate) in certificate_lines(&status.certificates).into_iter().enumerate() {
         line(if index == 0 { "certificates" } else { "" }, certificate);
     }
@@ -42,29 +32,15 @@ pub(super) fn render(state: &ServerReport) -> String {
     for (index, fault) in status.faults.iter().enumerate() {
         line(if index == 0 { "faults" } else { "" }, format!("WARNING: {fault}"));
     }
-    line(
-        "connections",
-        format!(
-            "{} of {}; {} accepted",
-            number(connections.open),
-            number(connections.max as u64),
-            number(connections.accepted)
-        ),
-    );
-    line(
-        "requests",
-        format!(
-            "{}; {} in progress",
-            number(requests.total),
-            number(requests.in_progress)
-        ),
-    );
+    let (open, most) = (number(connections.open), number(connections.max as u64));
+    let accepted = number(connections.accepted);
+    line("connections", format!("{open} of {most}; {accepted} accepted"));
+    let (total, in_progress) = (number(requests.total), number(requests.in_progress));
+    line("requests", format!("{total}; {in_progress} in progress"));
     line("responses", responses(state));
     line("sent", format!("{} bytes of bodies", number(requests.body_bytes)));
-    line(
-        "scripts",
-        format!("{} of {} processes", processes.running, number(processes.max as u64)),
-    );
+    let (running, most) = (processes.running, number(processes.max as u64));
+    line("scripts", format!("{running} of {most} processes"));
     // Every script that ever ran has a pool.
     let has_news = |pool: &&Pool| !pool.processes.is_empty() || pool.waiting > 0 || pool.refused.total() > 0;
     for pool in state.scripts.pools.iter().filter(has_news) {
@@ -77,10 +53,8 @@ pub(super) fn render(state: &ServerReport) -> String {
 }
 
 fn cache_line(cache: &CacheStatus) -> String {
-    let lookups = cache.hits + cache.misses;
-    let share = (cache.hits * 100)
-        .checked_div(lookups)
-        .map_or_else(String::new, |share| format!(" ({share} %)"));
+    let share = (cache.hits * 100).checked_div(cache.hits + cache.misses);
+    let share = share.map_or_else(String::new, |share| format!(" ({share} %)"));
     format!(
         "{}, {} bytes; {}{share}, {}, {} evicted",
         counted(cache.files, "file", "files"),
@@ -110,15 +84,13 @@ fn certificate_lines(certificates: &[CertificateStatus]) -> Vec<String> {
 
 /// The server process, and what became of those before it.
 fn supervised(pid: u32, supervisor: &History) -> String {
-    let mut text = format!(
-        "server process {pid}, {}",
-        counted(u64::from(supervisor.restarts), "restart", "restarts")
-    );
+    let restarts = counted(supervisor.restarts.into(), "restart", "restarts");
+    let mut text = format!("server process {pid}, {restarts}");
     if let Some(end) = &supervisor.last_end {
         let _ = write!(text, " (the last one {end})");
     }
     if supervisor.upgrades > 0 {
-        let upgrades = counted(u64::from(supervisor.upgrades), "upgrade", "upgrades");
+        let upgrades = counted(supervisor.upgrades.into(), "upgrade", "upgrades");
         let _ = write!(text, ", {upgrades}");
     }
     text
@@ -134,9 +106,8 @@ fn pool_line(pool: &Pool, all: &[Pool]) -> String {
         Phase::Idle,
         Phase::Ending,
     ];
-    let mut parts: Vec<_> = phases
-        .into_iter()
-        .filter(|phase| count(*phase) > 0)
+    let present = phases.into_iter().filter(|phase| count(*phase) > 0);
+    let mut parts: Vec<_> = present
         .map(|phase| format!("{} {}", count(phase), phase.name()))
         .collect();
     if parts.is_empty() {
@@ -148,15 +119,13 @@ fn pool_line(pool: &Pool, all: &[Pool]) -> String {
     if pool.refused.total() > 0 {
         parts.push(format!("{} refused", number(pool.refused.total())));
     }
-    let replaced = if pool.is_replaced {
-        ", of a replaced configuration"
-    } else {
-        ""
+    let replaced = match pool.is_replaced {
+        true => ", of a replaced configuration",
+        false => "",
     };
-    let site = if matches!(&*pool.site, "" | "*") {
-        String::new()
-    } else {
-        format!(" of {}", pool.site)
+    let site = match &*pool.site {
+        "" | "*" => String::new(),
+        site => format!(" of {site}"),
     };
     // Of the same engine for two users, only the route differs.
     let is_same = |other: &&Pool| (&other.script, &other.mode, &other.site) == (&pool.script, &pool.mode, &pool.site);
@@ -164,15 +133,10 @@ fn pool_line(pool: &Pool, all: &[Pool]) -> String {
         true => format!(", {}", pool.origin),
         false => String::new(),
     };
-    format!(
-        "{} ({}{site}{route}{replaced}): {}",
-        pool.script,
-        pool.mode,
-        parts.join(", ")
-    )
+    let (script, mode, parts) = (&pool.script, &pool.mode, parts.join(", "));
+    format!("{script} ({mode}{site}{route}{replaced}): {parts}")
 }
 
-/// The counts of responses that are not 0.
 fn responses(state: &ServerReport) -> String {
     let requests = &state.status.requests;
     let classes = (1..)

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -14,15 +14,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use sluice_http::escape::{escaped_lines, is_deceptive};
-use sluice_report::command::{COMMAND_BYTES_MAX, CommandResult};
 use sluice_watch::{End as WatchEnd, Item, Items, Spec};
 
 use super::Caller;
-use super::client::{ANSWER_TIMEOUT, ServerOptions};
+use super::client::{ServerOptions, exchange};
 use super::watching::{WatchFormat, Watching};
 use super::waterfall::Waterfall;
 
-/// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
 /// The flag of open(2) that refuses to follow a symbolic link.
@@ -56,44 +54,44 @@ Examples:
 pub struct WatchOptions {
     /// The items to show: a list of items and groups; a - before a name removes it [default: usual].
     #[arg(short, long, value_name = "LIST", value_parser = option("items"), allow_hyphen_values = true)]
-    items: Vec<String>,
+    items: Vec<Given>,
     /// Only requests from this client: its address.
     #[arg(long, value_name = "ADDRESS", value_parser = option("client"))]
-    client: Option<String>,
+    client: Option<Given>,
     /// Only requests to this site: its name.
     #[arg(long, value_name = "NAME", value_parser = option("site"))]
-    site: Option<String>,
+    site: Option<Given>,
     /// Only requests with this path: /cgi-bin/*.
     #[arg(short, long, value_name = "PATH", value_parser = option("path"))]
-    path: Option<String>,
+    path: Option<Given>,
     /// Only requests with this method.
     #[arg(long, value_name = "METHOD", value_parser = option("method"))]
-    method: Option<String>,
+    method: Option<Given>,
     /// Only requests with this status, 404, or of this class, 5xx.
     #[arg(long, value_name = "STATUS", value_parser = option("status"))]
-    status: Option<String>,
+    status: Option<Given>,
     /// Only requests that this script answers: its file.
     #[arg(long, value_name = "FILE", value_parser = option("script"))]
-    script: Option<String>,
+    script: Option<Given>,
     /// Only requests of this user.
     #[arg(long, value_name = "NAME", value_parser = option("user"))]
-    user: Option<String>,
+    user: Option<Given>,
     /// Only the request with this id, which logs, error pages and `sluice top` show.
     #[arg(long, value_name = "ID", value_parser = option("id"))]
-    id: Option<String>,
+    id: Option<Given>,
     /// Only requests that take longer: 500ms, 2s.
     #[arg(long, value_name = "TIME", value_parser = option("slower-than"))]
-    slower_than: Option<String>,
+    slower_than: Option<Given>,
     /// Show a request once this has happened to it, and what came before: bytes=TEXT (the text in what the client or the server
     /// sends), status>=500, or slower=2s. May be repeated; one of them suffices.
     #[arg(long, value_name = "EVENT", value_parser = option("trigger"))]
-    trigger: Vec<String>,
+    trigger: Vec<Given>,
     /// End with the first request that is shown: the next one that begins, or the one with --id.
     #[arg(short = '1', long)]
     once: bool,
     /// Bytes of bodies, mailboxes and connections that are shown of a request [default: 64k].
     #[arg(long, value_name = "SIZE", value_parser = option("octets-max"))]
-    octets_max: Option<String>,
+    octets_max: Option<Given>,
     /// Write each event as a JSON object, in a line of its own.
     #[arg(long)]
     json: bool,
@@ -110,17 +108,18 @@ pub struct WatchOptions {
     server: ServerOptions,
 }
 
-/// Checks the value of an option.
-fn option(name: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync + 'static {
+type Given = (&'static str, String);
+
+fn option(name: &'static str) -> impl Fn(&str) -> Result<Given, String> + Clone + Send + Sync + 'static {
     move |value| {
         if value.is_empty() {
             return Err("must not be empty".to_owned());
         }
-        Spec::default().set(name, value).map(|()| value.to_owned())
+        Spec::default().set(name, value)?;
+        Ok((name, value.to_owned()))
     }
 }
 
-/// The help with the list of items.
 fn long_help() -> String {
     let mut text = format!("{HELP}\n\nItems:\n");
     for item in Item::ALL {
@@ -128,10 +127,9 @@ fn long_help() -> String {
     }
     text.push_str("\nGroups of items:\n");
     for (name, items) in Items::GROUPS {
-        let items = if items == Items::ALL {
-            "all items".to_owned()
-        } else {
-            items.to_string()
+        let items = match items == Items::ALL {
+            true => "all items".to_owned(),
+            false => items.to_string(),
         };
         text.push_str(&format!("  {name:<15} {items}\n"));
     }
@@ -140,28 +138,21 @@ fn long_help() -> String {
 
 impl WatchOptions {
     fn spec(&self) -> Result<Spec, String> {
-        let items = self.items.iter().map(|value| ("items", value));
-        let triggers = self.trigger.iter().map(|value| ("trigger", value));
         let others = [
-            ("client", &self.client),
-            ("site", &self.site),
-            ("path", &self.path),
-            ("method", &self.method),
-            ("status", &self.status),
-            ("script", &self.script),
-            ("user", &self.user),
-            ("id", &self.id),
-            ("slower-than", &self.slower_than),
-            ("octets-max", &self.octets_max),
+            &self.client,
+            &self.site,
+            &self.path,
+            &self.method,
+            &self.status,
+            &self.script,
+            &self.user,
+            &self.id,
+            &self.slower_than,
+            &self.octets_max,
         ];
-        let others = others
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value.as_ref()?)));
-        let options = items
-            .chain(triggers)
-            .chain(others)
-            .map(|(name, value)| (name, value.as_str()));
-        let mut spec = Spec::of_options(options)?;
+        let lists = self.items.iter().chain(&self.trigger);
+        let given = lists.chain(others.into_iter().flatten());
+        let mut spec = Spec::of_options(given.map(|(name, value)| (*name, value.as_str())))?;
         spec.once = self.once;
         if self.waterfall {
             spec.items = spec.items.union(Items::of(&[Item::Timing]));
@@ -191,22 +182,23 @@ pub fn run(options: &WatchOptions, caller: Caller) -> Result<ExitCode, String> {
         spec,
     };
     let mut stream = BufReader::with_capacity(READ_BYTES, stream);
-    begin(&mut stream, &watching, &named)?;
+    let (answer, _) = exchange(&mut stream, &watching).map_err(named)?;
+    if !answer.ok {
+        return Err(escaped_lines(&answer.messages.join("\n")));
+    }
+    stream.get_ref().set_read_timeout(None).map_err(named)?;
     let mut output = Output::open(options.output.as_ref())?;
     let pictures = options.waterfall.then(Waterfall::new);
     let deadline = options
         .seconds
         .map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let end = copy(stream, &mut output, options.format(), pictures, deadline).map_err(|error| match error {
-        Failure::Read(error) => named(error),
-        Failure::Write(error) => error,
-    })?;
+    let end = copy(stream, &mut output, options.format(), pictures, deadline, named)?;
     output.finish()?;
     match end {
-        End::Time if options.once => Err(format!(
-            "no request was shown to its end within {} s",
-            options.seconds.unwrap_or_default()
-        )),
+        End::Time if options.once => {
+            let seconds = options.seconds.unwrap_or_default();
+            Err(format!("no request was shown to its end within {seconds} s"))
+        }
         End::Time | End::OutputClosed | End::Said(WatchEnd::Once) => Ok(ExitCode::SUCCESS),
         End::Said(WatchEnd::Server) => Err("the server has ended".to_owned()),
         End::Said(end @ WatchEnd::Replaced) => Err(end.reason().to_owned()),
@@ -217,64 +209,24 @@ pub fn run(options: &WatchOptions, caller: Caller) -> Result<ExitCode, String> {
     }
 }
 
-/// Sends the command, and reads the answer.
-fn begin(
-    stream: &mut BufReader<UnixStream>,
-    watching: &Watching,
-    named: &dyn Fn(io::Error) -> String,
-) -> Result<(), String> {
-    let mut line = serde_json::to_vec(watching).map_err(|error| error.to_string())?;
-    line.push(b'\n');
-    if line.len() as u64 > COMMAND_BYTES_MAX {
-        return Err(format!("the filters are too long: {COMMAND_BYTES_MAX} bytes at most"));
-    }
-    let mut text = String::new();
-    let exchange = |stream: &mut BufReader<UnixStream>, text: &mut String| -> io::Result<()> {
-        stream.get_ref().set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        stream.get_ref().set_write_timeout(Some(ANSWER_TIMEOUT))?;
-        stream.get_mut().write_all(&line)?;
-        stream.take(COMMAND_BYTES_MAX).read_line(text).map(drop)
-    };
-    exchange(stream, &mut text).map_err(named)?;
-    stream.get_ref().set_read_timeout(None).map_err(named)?;
-    let answer: CommandResult = serde_json::from_str(&text).map_err(|error| {
-        let message = match text.is_empty() {
-            true => "the server closed the connection: is this command given by its user, or by root?".to_owned(),
-            false => format!("not an answer: {error}"),
-        };
-        named(io::Error::other(message))
-    })?;
-    match answer.ok {
-        true => Ok(()),
-        false => Err(escaped_lines(&answer.messages.join("\n"))),
-    }
-}
-
 /// Why nothing more is copied.
 enum End {
-    /// The server said why.
     Said(WatchEnd),
     /// The server closed the connection without a word.
     Closed,
-    /// The time is over.
     Time,
     /// Nobody reads standard output any more (`| head`).
     OutputClosed,
 }
 
-enum Failure {
-    Read(io::Error),
-    Write(String),
-}
-
-/// Copies whole lines as they come.
 fn copy(
     mut stream: BufReader<UnixStream>,
     output: &mut Output,
     format: WatchFormat,
     mut pictures: Option<Waterfall>,
     deadline: Option<Instant>,
-) -> Result<End, Failure> {
+    read_failed: impl Fn(io::Error) -> String,
+) -> Result<End, String> {
     // The beginning of a line whose end has not come.
     let mut partial = Vec::new();
     let mut last = Vec::new();
@@ -288,14 +240,14 @@ fn copy(
                 Ok(Waited::Readable) => {}
                 Ok(Waited::TimedOut) => continue,
                 Ok(Waited::OutputClosed) => return Ok(End::OutputClosed),
-                Err(error) => return Err(Failure::Read(error)),
+                Err(error) => return Err(read_failed(error)),
             }
         }
         let bytes = match stream.fill_buf() {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => &[],
-            Err(error) => return Err(Failure::Read(error)),
+            Err(error) => return Err(read_failed(error)),
         };
         if bytes.is_empty() {
             let said = std::str::from_utf8(&last).ok().and_then(|line| format.end_of(line));
@@ -308,17 +260,16 @@ fn copy(
             continue;
         };
         let lines = partial.len() - count + end + 1;
-        let is_read = match &mut pictures {
-            Some(pictures) => output.write(&pictures.add(&for_terminal(&partial[..lines], format))),
-            None => output.write(&for_terminal(&partial[..lines], format)),
+        let shown = for_terminal(&partial[..lines], format);
+        let shown = match &mut pictures {
+            Some(pictures) => pictures.add(&shown),
+            None => shown,
         };
-        if !is_read.map_err(Failure::Write)? {
+        if !output.write(&shown)? {
             return Ok(End::OutputClosed);
         }
-        let begin = partial[..lines - 1]
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
+        let before = partial[..lines - 1].iter().rposition(|byte| *byte == b'\n');
+        let begin = before.map_or(0, |at| at + 1);
         last.clear();
         last.extend_from_slice(&partial[begin..lines]);
         partial.drain(..lines);
@@ -346,13 +297,11 @@ fn wait(stream: &UnixStream, output: &Output, left: Option<Duration>) -> io::Res
         Ok(_) => {}
         Err(error) => return Err(error.into()),
     }
-    match ends
-        .get(1)
-        .is_some_and(|output| output.revents().contains(PollFlags::ERR))
-    {
-        true => Ok(Waited::OutputClosed),
-        false => Ok(Waited::Readable),
-    }
+    let is_closed = |output: &PollFd<'_>| output.revents().contains(PollFlags::ERR);
+    Ok(match ends.get(1).is_some_and(is_closed) {
+        true => Waited::OutputClosed,
+        false => Waited::Readable,
+    })
 }
 
 /// Makes a file that only this user can read, because requests carry private data. An existing file of this name is replaced, so that
@@ -362,9 +311,8 @@ fn private_file(path: &Path) -> io::Result<File> {
     options.write(true).mode(0o600);
     match path.symlink_metadata() {
         Ok(known) if known.is_symlink() => {
-            return Err(io::Error::other(
-                "is a symbolic link, which may be somebody else's: name the file itself",
-            ));
+            let text = "is a symbolic link, which may be somebody else's: name the file itself";
+            return Err(io::Error::other(text));
         }
         Ok(known) if !known.is_file() => return options.custom_flags(NO_FOLLOW).open(path),
         Ok(_) | Err(_) => {}
@@ -374,13 +322,8 @@ fn private_file(path: &Path) -> io::Result<File> {
     name.push(format!(".{}", std::process::id()));
     let made = path.with_file_name(name);
     let file = options.create_new(true).open(&made)?;
-    match fs::rename(&made, path) {
-        Ok(()) => Ok(file),
-        Err(error) => {
-            let _ = fs::remove_file(&made);
-            Err(error)
-        }
-    }
+    fs::rename(&made, path).inspect_err(|_| drop(fs::remove_file(&made)))?;
+    Ok(file)
 }
 
 /// Escapes what steers a terminal or deceives a reader, whoever sent it: the server has escaped it, but another program may listen on the socket.
@@ -403,7 +346,6 @@ fn for_terminal(lines: &[u8], format: WatchFormat) -> Vec<u8> {
     shown.into_bytes()
 }
 
-/// Where the lines go.
 enum Output {
     Standard,
     File { file: File, path: PathBuf, bytes: u64 },
@@ -445,10 +387,9 @@ impl Output {
     fn finish(self) -> Result<(), String> {
         if let Output::File { path, bytes, .. } = self {
             let path = path.display().to_string();
-            let line = format!("{} bytes were written to {}\n", bytes, escaped_lines(&path));
-            io::stderr()
-                .write_all(line.as_bytes())
-                .map_err(|error| format!("standard error: {error}"))?;
+            let line = format!("{bytes} bytes were written to {}\n", escaped_lines(&path));
+            let written = io::stderr().write_all(line.as_bytes());
+            written.map_err(|error| format!("standard error: {error}"))?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 //!    process     ▏                                     2.118 ms
 //!    head        ██████████████████████████████████ 2010.938 ms
 //! ```
-//! Here: the events are found again in the lines that the server sends (`sluice_watch::Line`). Other lines are passed on unchanged.
+//! The events are found again in the lines that the server sends (`sluice_watch::Line`). Other lines are passed on unchanged.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -23,10 +23,8 @@ const COLUMNS_USED: std::ops::RangeInclusive<usize> = 40..=160;
 /// Columns before a picture.
 const INDENT: usize = 3;
 
-/// Columns of the name of a phase.
 const NAME_COLUMNS: usize = 11;
 
-/// Columns of a time.
 const TIME_COLUMNS: usize = 15;
 
 /// Columns of a description, and the fewest of the whole line with which it is shown.
@@ -36,7 +34,6 @@ const WIDE_COLUMNS: usize = 110;
 /// Requests whose heads are kept until their times come.
 const HEADS_MAX: usize = 4096;
 
-/// The characters of bars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     /// Blocks, to an eighth of a column.
@@ -49,11 +46,8 @@ impl Style {
     /// The style for the terminal, by the locale (locale(7)).
     fn of_locale(variable: impl Fn(&str) -> Option<String>) -> Style {
         let names = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter();
-        let locale = names
-            .filter_map(variable)
-            .find(|value| !value.is_empty())
-            .unwrap_or_default()
-            .to_ascii_lowercase();
+        let locale = names.filter_map(variable).find(|value| !value.is_empty());
+        let locale = locale.unwrap_or_default().to_ascii_lowercase();
         match locale.contains("utf-8") || locale.contains("utf8") {
             true => Style::Blocks,
             false => Style::Ascii,
@@ -61,14 +55,13 @@ impl Style {
     }
 }
 
-/// Draws the pictures.
 pub(super) struct Waterfall {
     columns: usize,
     style: Style,
     /// The first lines of requests and responses, by the numbers of the requests.
     heads: HashMap<String, Head>,
-    /// The event of the item `timing` whose lines are being read.
-    timing: Option<Times>,
+    /// The number of the request and the text of the event of the item `timing` whose lines are being read.
+    timing: Option<(String, String)>,
 }
 
 #[derive(Default)]
@@ -77,31 +70,15 @@ struct Head {
     response: String,
 }
 
-struct Times {
-    number: String,
-    text: String,
-}
-
-/// An event, as its first line has it.
-struct FirstLine<'a> {
-    number: &'a str,
-    item: &'a str,
-    text: &'a str,
-}
-
-impl<'a> FirstLine<'a> {
-    /// `14:05:08.672341 decide    000012 mapping         text`. `None` of a further line, and of one about the watch.
-    fn parse(line: &'a str) -> Option<FirstLine<'a>> {
-        if !line.starts_with(|first: char| first.is_ascii_digit()) {
-            return None;
-        }
-        let rest = after_word(after_word(line));
-        let number = rest.split(' ').next()?;
-        let rest = after_word(rest);
-        let item = rest.split(' ').next()?;
-        let text = after_word(rest);
-        Some(FirstLine { number, item, text })
+/// Number, item and text of an event, in its first line: `14:05:08.672341 decide    000012 mapping         text`. `None` of a further line, and of
+/// one about the watch.
+fn first_line(line: &str) -> Option<[&str; 3]> {
+    if !line.starts_with(|first: char| first.is_ascii_digit()) {
+        return None;
     }
+    let rest = after_word(after_word(line));
+    let (number, rest) = (rest.split(' ').next()?, after_word(rest));
+    Some([number, rest.split(' ').next()?, after_word(rest)])
 }
 
 /// The text behind the first word and the blanks after it.
@@ -111,13 +88,10 @@ fn after_word(text: &str) -> &str {
 }
 
 impl Waterfall {
-    /// Pictures for the terminal, or of 80 columns.
     pub(super) fn new() -> Waterfall {
         let variable = |name: &str| std::env::var(name).ok();
         let terminal = rustix::termios::tcgetwinsize(io::stdout()).ok();
-        let columns = terminal
-            .map(|size| usize::from(size.ws_col))
-            .filter(|columns| *columns > 0);
+        let columns = terminal.map(|size| size.ws_col.into()).filter(|columns| *columns > 0);
         let columns = columns.or_else(|| variable("COLUMNS")?.parse().ok());
         Waterfall::of(columns.unwrap_or(COLUMNS), Style::of_locale(variable))
     }
@@ -147,40 +121,34 @@ impl Waterfall {
 
     /// Reads a line. With the last one of an event of times, the picture.
     fn read(&mut self, line: &str) -> Option<String> {
-        if let Some(first) = FirstLine::parse(line) {
+        if let Some(first) = first_line(line) {
             self.timing = None;
-            self.begin(&first);
+            self.begin(first);
             return None;
         }
-        let times = self.timing.as_mut()?;
-        times.text.push('\n');
-        times.text.push_str(line);
+        let (_, text) = self.timing.as_mut()?;
+        text.push('\n');
+        text.push_str(line);
         let is_last = line.split_whitespace().nth(4) == Some(Phase::End.name());
-        let times = self.timing.take_if(|_| is_last)?;
-        let head = self.heads.remove(&times.number).unwrap_or_default();
-        let timing: Timing = times.text.parse().ok()?;
-        Some(self.draw(&times.number, &head, &timing))
+        let (number, text) = self.timing.take_if(|_| is_last)?;
+        let head = self.heads.remove(&number).unwrap_or_default();
+        let timing: Timing = text.parse().ok()?;
+        Some(self.draw(&number, &head, &timing))
     }
 
-    fn begin(&mut self, first: &FirstLine<'_>) {
-        let FirstLine { number, item, text } = first;
-        let is = |wanted: Item| *item == wanted.name();
+    fn begin(&mut self, [number, item, text]: [&str; 3]) {
+        let is = |wanted: Item| item == wanted.name();
         if is(Item::Timing) {
-            self.timing = Some(Times {
-                number: (*number).to_owned(),
-                text: (*text).to_owned(),
-            });
+            self.timing = Some((number.to_owned(), text.to_owned()));
         } else if is(Item::RequestHead) || is(Item::ResponseHead) {
             if self.heads.len() >= HEADS_MAX {
                 self.heads.clear();
             }
-            let head = self.heads.entry((*number).to_owned()).or_default();
-            let of = if is(Item::RequestHead) {
-                &mut head.request
-            } else {
-                &mut head.response
-            };
-            (*text).clone_into(of);
+            let head = self.heads.entry(number.to_owned()).or_default();
+            match is(Item::RequestHead) {
+                true => text.clone_into(&mut head.request),
+                false => text.clone_into(&mut head.response),
+            }
         }
     }
 
@@ -188,10 +156,8 @@ impl Waterfall {
         let total = timing.total_us();
         let mut text = format!("{:INDENT$}waterfall {number}: ", "");
         // Without the version.
-        let request = head
-            .request
-            .rsplit_once(" HTTP/")
-            .map_or(&*head.request, |(line, _)| line);
+        let request = &*head.request;
+        let request = request.rsplit_once(" HTTP/").map_or(request, |(line, _)| line);
         for part in [request, &head.response].into_iter().filter(|part| !part.is_empty()) {
             let _ = write!(text, "{part}, ");
         }
@@ -221,7 +187,6 @@ impl Waterfall {
 
     /// A bar from `begin` to `end` of `total`, microseconds, in so many columns. Every bar can be seen, however short the time.
     fn bar(&self, begin: u64, end: u64, total: u64, columns: usize) -> String {
-        /// Parts of a column.
         const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
         let eighths = |at: u64| {
             let all = columns as u128 * 8;

@@ -18,11 +18,7 @@ pub(super) fn describe(workers: NonZeroUsize) -> String {
     if hardware.is_virtual {
         out.push_str(", virtual");
     }
-    let _ = write!(
-        out,
-        ", {usable} {}",
-        if usable == 1 { "processor" } else { "processors" }
-    );
+    let _ = write!(out, ", {}", text::counted(usable as u64, "processor", "processors"));
     if let Some(bytes) = hardware.memory_bytes {
         let _ = write!(out, ", {}", text::bytes(bytes));
     }
@@ -32,8 +28,8 @@ pub(super) fn describe(workers: NonZeroUsize) -> String {
         distribution(&read("/etc/os-release")),
         read("/proc/sys/kernel/osrelease").trim()
     );
-    let _ = write!(out, "server      sluice {}, {workers} ", env!("CARGO_PKG_VERSION"));
-    out.push_str(if workers.get() == 1 { "worker" } else { "workers" });
+    let workers = text::counted(workers.get() as u64, "worker", "workers");
+    let _ = write!(out, "server      sluice {}, {workers}", env!("CARGO_PKG_VERSION"));
     if cfg!(debug_assertions) {
         out.push_str("; built without optimisation, so not comparable");
     }

@@ -1,8 +1,7 @@
 //! `sluice rate`: describes this machine and rates it, as average, minimum and maximum of several samples.
 //!
 //! After WASD, whose author publishes the VUPs of a machine (an average with minimum and maximum) beside every measurement. The exercises
-//! are fixed, so that two ratings by the same version of the program can be compared. Not here: the description of the machine
-//! (`machine`), the exercises (`exercises`).
+//! are fixed, so that two ratings by the same version of the program can be compared.
 
 mod exercises;
 mod machine;
@@ -14,10 +13,10 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use sluice_report::machine::{Exercise, Rating};
+use sluice_report::text::number;
 use sluice_settings::{ListenAddress, notation};
 
-use crate::workout::{parse_time, thousands};
-use exercises::Rated;
+use crate::workout::parse_time;
 
 const HELP: &str = "\
 Each exercise is repeated, and takes as long each time:
@@ -68,80 +67,26 @@ pub type Exercising<'a> = dyn FnMut(&ListenAddress) -> Result<(), String> + 'a;
 /// One line: the server of the exercise cannot be started or fails, or Ctrl-C.
 pub fn run(arguments: &Rate, program: &dyn Program, print: fn(&str) -> Result<(), String>) -> Result<(), String> {
     print(&format!("{}\n", machine::describe(program.workers())))?;
-    let rated = exercises::run(arguments.samples, arguments.time, program)?;
-    print(&render(&rated, arguments))?;
+    let exercises = exercises::run(arguments.samples, arguments.time, program)?;
+    print(&render(&exercises, arguments))?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let rating = Rating {
+        at: now.map_or(0, |since| since.as_secs()),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        exercises,
+    };
     // For the reports of a server of this user; without it the rating is printed all the same.
-    if let Err(error) = program.keep(&rating(&rated)) {
+    if let Err(error) = program.keep(&rating) {
         tracing::debug!("the rating is not kept: {error}");
     }
     Ok(())
 }
 
-fn rating(rated: &[Rated]) -> Rating {
-    let exercises = rated.iter().map(|rated| {
-        let Range {
-            average,
-            minimum,
-            maximum,
-        } = rated.range();
-        Exercise {
-            name: rated.name.to_owned(),
-            unit: rated.unit.to_owned(),
-            average,
-            minimum,
-            maximum,
-        }
-    });
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    Rating {
-        at: now.map_or(0, |since| since.as_secs()),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        exercises: exercises.collect(),
-    }
-}
-
-/// Average, least and greatest of some samples.
-struct Range {
-    average: f64,
-    minimum: f64,
-    maximum: f64,
-}
-
-impl Rated {
-    fn range(&self) -> Range {
-        let (minimum, maximum) = self
-            .samples
-            .iter()
-            .fold((f64::MAX, 0.0_f64), |(minimum, maximum), sample| {
-                (minimum.min(*sample), maximum.max(*sample))
-            });
-        // A few samples.
-        #[allow(clippy::cast_precision_loss)]
-        let average = self.samples.iter().sum::<f64>() / self.samples.len().max(1) as f64;
-        Range {
-            average,
-            minimum,
-            maximum,
-        }
-    }
-}
-
-/// The table of ratings.
-fn render(rated: &[Rated], arguments: &Rate) -> String {
-    let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        out,
-        "{:<12}{:>12}{:>12}{:>12}",
-        "rating", "average", "minimum", "maximum"
-    );
-    for row in rated {
-        let Range {
-            average,
-            minimum,
-            maximum,
-        } = row.range();
-        let [average, minimum, maximum] = [average, minimum, maximum].map(whole);
+fn render(exercises: &[Exercise], arguments: &Rate) -> String {
+    let mut out = format!("{:<12}{:>12}{:>12}{:>12}\n", "rating", "average", "minimum", "maximum");
+    for row in exercises {
+        let [average, minimum, maximum] = [row.average, row.minimum, row.maximum].map(whole);
+        // Writing to a string cannot fail.
         let _ = writeln!(
             out,
             "{:<12}{average:>12}{minimum:>12}{maximum:>12}  {}",
@@ -157,12 +102,11 @@ fn render(rated: &[Rated], arguments: &Rate) -> String {
     out
 }
 
-/// A figure without decimals.
 fn whole(figure: f64) -> String {
     // Never negative, and far below 2^63.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let figure = figure.round() as u64;
-    thousands(figure)
+    number(figure)
 }
 
 #[cfg(test)]
@@ -171,11 +115,7 @@ mod tests {
 
     #[test]
     fn ratings_are_average_minimum_and_maximum() {
-        let rated = [Rated {
-            name: "files",
-            unit: "requests/s",
-            samples: vec![1000.0, 3000.0, 2000.4],
-        }];
+        let rated = [exercises::exercise("files", "requests/s", &[1000.0, 3000.0, 2000.4])];
         let arguments = Rate {
             samples: NonZeroUsize::new(3).expect("three"),
             time: Duration::from_millis(500),

@@ -2,17 +2,15 @@
 //!
 //! ```text
 //!  poller (a thread) ── Snapshot ──▶ main loop ──▶ model ──▶ view ──▶ terminal
-//!                    ◀── orders ────     ▲ keys
+//!                    ◀── commands ──     ▲ keys
 //! ```
-//! Here: the options, the loop, and what a key does. Not here: what is shown and in which order (`model`), how (`view`), asking the server
-//! (`poller`), and the state of the terminal (`screen`).
+//! What is shown and in which order is in `model`, how in `view`; `screen` has the state of the terminal.
 
 mod model;
 mod poller;
 mod screen;
 mod view;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -24,7 +22,7 @@ use sluice_report::command::Command;
 use crate::control::Caller;
 use crate::control::client::{ServerOptions, ask};
 use model::{Model, Snapshot};
-use poller::{Order, Poller};
+use poller::Poller;
 use screen::{Input, Screen};
 
 /// How long the loop waits for a key before it sees to signals and new data.
@@ -60,16 +58,11 @@ pub struct Top {
 }
 
 fn parse_interval(text: &str) -> Result<f64, String> {
-    let seconds: Option<f64> = text.parse().ok();
-    seconds
-        .filter(|seconds| INTERVAL_SECONDS.contains(seconds))
-        .ok_or_else(|| {
-            format!(
-                "must be a number of seconds from {} to {}",
-                INTERVAL_SECONDS.start(),
-                INTERVAL_SECONDS.end()
-            )
-        })
+    let (least, most) = INTERVAL_SECONDS.into_inner();
+    match text.parse() {
+        Ok(seconds) if INTERVAL_SECONDS.contains(&seconds) => Ok(seconds),
+        _ => Err(format!("must be a number of seconds from {least} to {most}")),
+    }
 }
 
 /// Runs the monitor until the user quits.
@@ -117,9 +110,11 @@ fn run_until_quit(
             Input::Key(key) => match on_key(model, key) {
                 Effect::None => {}
                 Effect::Quit => return Ok(ExitCode::SUCCESS),
-                Effect::Order(order) => poller.order(order),
-                Effect::Watch(filter) => {
-                    if let Err(error) = screen.run_aside(&filter.arguments(server)) {
+                Effect::Command(command) => poller.command(command),
+                Effect::Watch(option, value) => {
+                    let mut arguments = vec!["watch".into(), option.into(), value.into()];
+                    arguments.extend(server.arguments());
+                    if let Err(error) = screen.run_aside(&arguments) {
                         model.say(error);
                     }
                 }
@@ -128,67 +123,45 @@ fn run_until_quit(
     }
 }
 
-/// Which requests to watch.
-#[derive(Debug, PartialEq, Eq)]
-enum WatchFilter {
-    /// The request with this id.
-    Request(String),
-    /// The requests for this path.
-    Path(String),
-}
-
-impl WatchFilter {
-    /// The arguments of the command that watches them.
-    fn arguments(&self, server: &ServerOptions) -> Vec<OsString> {
-        let (option, value) = match self {
-            WatchFilter::Request(id) => ("--id", id),
-            WatchFilter::Path(path) => ("--path", path),
-        };
-        let mut arguments: Vec<OsString> = ["watch", option, value].map(OsString::from).to_vec();
-        arguments.extend(server.arguments());
-        arguments
-    }
-}
-
-/// The effect of a key, besides a change of the model.
 enum Effect {
     None,
     Quit,
-    Order(Order),
-    Watch(WatchFilter),
+    Command(Command),
+    /// Watches the requests that an option of `sluice watch` names with this value.
+    Watch(&'static str, String),
 }
 
 fn on_key(model: &mut Model, key: KeyEvent) -> Effect {
     if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
         return Effect::Quit;
     }
-    if model.is_editing() {
+    if model.is_editing {
         match key.code {
             KeyCode::Char(letter) => model.edit_filter(|filter| filter.push(letter)),
             KeyCode::Backspace => model.edit_filter(|filter| {
                 filter.pop();
             }),
             KeyCode::Esc => model.end_editing(String::new()),
-            KeyCode::Enter => model.end_editing(model.filter().to_owned()),
+            KeyCode::Enter => model.is_editing = false,
             _ => {}
         }
         return Effect::None;
     }
-    if let Some(question) = model.take_question() {
+    if let Some(question) = model.question.take() {
         return match key.code {
-            KeyCode::Char('y') => Effect::Order(question),
+            KeyCode::Char('y') => Effect::Command(question),
             _ => Effect::None,
         };
     }
     match key.code {
-        KeyCode::Char('q') | KeyCode::Esc if !model.is_help() => return Effect::Quit,
-        KeyCode::Char('?' | 'h') => model.toggle_help(),
-        _ if model.is_help() => model.toggle_help(),
+        KeyCode::Char('q') | KeyCode::Esc if !model.is_help => return Effect::Quit,
+        _ if model.is_help => model.is_help = false,
+        KeyCode::Char('?' | 'h') => model.is_help = true,
         KeyCode::Tab | KeyCode::BackTab => model.change_pane(),
         KeyCode::Char('s') => model.next_order(),
-        KeyCode::Char('r') => model.reverse(),
-        KeyCode::Char('p' | ' ') => model.toggle_pause(),
-        KeyCode::Char('/') => model.begin_editing(),
+        KeyCode::Char('r') => model.is_reversed ^= true,
+        KeyCode::Char('p' | ' ') => model.is_paused ^= true,
+        KeyCode::Char('/') => model.is_editing = true,
         KeyCode::Up | KeyCode::Char('k') => model.select_by(-1),
         KeyCode::Down | KeyCode::Char('j') => model.select_by(1),
         KeyCode::PageUp => model.select_by(-10),
@@ -198,12 +171,12 @@ fn on_key(model: &mut Model, key: KeyEvent) -> Effect {
         KeyCode::Char('R') => model.ask_to_retire(),
         KeyCode::Char('e') => model.ask_to_end(),
         KeyCode::Char(key @ ('w' | 'W')) => {
-            let filter = match key {
-                'w' => model.selected_request().map(WatchFilter::Request),
-                _ => model.selected_path().map(WatchFilter::Path),
+            let (option, value) = match key {
+                'w' => ("--id", model.selected_request()),
+                _ => ("--path", model.selected_path()),
             };
-            match filter {
-                Some(filter) => return Effect::Watch(filter),
+            match value {
+                Some(value) => return Effect::Watch(option, value),
                 None => model.say("choose a request, or a process that has one".to_owned()),
             }
         }

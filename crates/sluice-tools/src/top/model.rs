@@ -1,21 +1,18 @@
 //! The data that `sluice top` shows: the last snapshot, rates since the one before, and the user's choice of order, filter and line.
-//!
-//! Not here: the presentation (`view`). Nothing here reads a clock or a terminal.
+//! Nothing here reads a clock or a terminal.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use sluice_report::command::{CommandResult, ServerReport};
+use sluice_report::command::{Command, CommandResult, ServerReport};
 use sluice_report::requests::{ActiveRequest, RequestList};
-use sluice_report::scripts::{Pool, ProcessReport};
+use sluice_report::scripts::{Pool, ProcessReport, ProcessRequest};
 
-use super::poller::{News, Order};
+use super::poller::News;
 
-/// How long a message is shown.
 const MESSAGE_TIME: Duration = Duration::from_secs(8);
 
-/// Characters of the filter at most.
 const FILTER_CHARACTERS_MAX: usize = 60;
 
 /// The state and the requests of a server at one moment.
@@ -25,10 +22,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// The snapshot in an answer.
-    ///
-    /// # Errors
-    /// The messages of an answer without a state.
+    /// The snapshot in an answer; the messages of one that has none.
     pub(super) fn of(answer: CommandResult) -> Result<Snapshot, String> {
         match (answer.state, answer.requests) {
             (Some(state), Some(requests)) => Ok(Snapshot { state, requests }),
@@ -37,16 +31,16 @@ impl Snapshot {
     }
 }
 
-/// One of the two lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Pane {
+    #[default]
     Requests,
     Processes,
 }
 
-/// The order of the requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RequestOrder {
+    #[default]
     Age,
     State,
     Client,
@@ -54,9 +48,9 @@ pub(super) enum RequestOrder {
     Target,
 }
 
-/// The order of the processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ProcessOrder {
+    #[default]
     Processor,
     Memory,
     Uses,
@@ -65,7 +59,6 @@ pub(super) enum ProcessOrder {
     Script,
 }
 
-/// Rates between the last two snapshots.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Rates {
     /// `None` until there are two snapshots.
@@ -75,7 +68,6 @@ pub(super) struct Rates {
     processors: HashMap<i32, f64>,
 }
 
-/// A process with its pool.
 #[derive(Clone, Copy)]
 pub(super) struct ProcessLine<'a> {
     pub pool: &'a Pool,
@@ -91,9 +83,9 @@ impl ProcessLine<'_> {
     }
 }
 
-/// The data of the screen, and the user's choices.
+#[derive(Default)]
 pub(super) struct Model {
-    snapshot: Option<Snapshot>,
+    pub snapshot: Option<Snapshot>,
     taken: Option<Instant>,
     pub rates: Rates,
     pub pane: Pane,
@@ -101,36 +93,23 @@ pub(super) struct Model {
     pub process_order: ProcessOrder,
     pub is_reversed: bool,
     pub is_paused: bool,
-    is_help: bool,
-    filter: String,
-    is_editing: bool,
-    selected: usize,
+    pub is_help: bool,
+    pub filter: String,
+    pub is_editing: bool,
+    /// The number of the chosen line.
+    pub selected: usize,
     message: Option<(String, Instant)>,
     /// Why the server does not answer.
     pub silence: Option<String>,
-    /// An order that is asked about before it is given.
-    question: Option<Order>,
+    /// A command that is asked about before it is given.
+    pub question: Option<Command>,
 }
 
 impl Model {
-    /// Creates a model without a snapshot.
     pub(super) fn new(filter: String) -> Model {
         Model {
-            snapshot: None,
-            taken: None,
-            rates: Rates::default(),
-            pane: Pane::Requests,
-            request_order: RequestOrder::Age,
-            process_order: ProcessOrder::Processor,
-            is_reversed: false,
-            is_paused: false,
-            is_help: false,
             filter,
-            is_editing: false,
-            selected: 0,
-            message: None,
-            silence: None,
-            question: None,
+            ..Model::default()
         }
     }
 
@@ -146,16 +125,10 @@ impl Model {
             News::Message(text) => self.message = Some((text, now)),
             News::Silence(why) => self.silence = Some(why),
         }
-        if self
-            .message
-            .as_ref()
-            .is_some_and(|(_, since)| now.duration_since(*since) > MESSAGE_TIME)
-        {
-            self.message = None;
-        }
+        self.message
+            .take_if(|(_, since)| now.duration_since(*since) > MESSAGE_TIME);
     }
 
-    /// Shows a snapshot.
     pub(super) fn take(&mut self, snapshot: Snapshot, now: Instant) {
         self.rates = match (&self.snapshot, self.taken) {
             (Some(before), Some(taken)) if before.state.pid == snapshot.state.pid => {
@@ -168,11 +141,6 @@ impl Model {
         self.select_by(0);
     }
 
-    pub(super) fn snapshot(&self) -> Option<&Snapshot> {
-        self.snapshot.as_ref()
-    }
-
-    /// The requests, filtered and in order.
     pub(super) fn requests(&self) -> Vec<&ActiveRequest> {
         let requests = self.snapshot.iter().flat_map(|snapshot| &snapshot.requests.requests);
         let mut requests: Vec<_> = requests.filter(|request| self.shows_request(request)).collect();
@@ -190,7 +158,6 @@ impl Model {
         requests
     }
 
-    /// The processes, filtered and in order.
     pub(super) fn processes(&self) -> Vec<ProcessLine<'_>> {
         let pools = self.snapshot.iter().flat_map(|snapshot| &snapshot.state.scripts.pools);
         let lines = pools.flat_map(|pool| {
@@ -235,33 +202,35 @@ impl Model {
             &request.host,
             &request.target,
             &request.handler,
+            request.user.as_deref().unwrap_or_default(),
+            request.script.as_deref().unwrap_or_default(),
+            request.state.name(),
         ];
-        let others = [
-            request.user.as_deref(),
-            request.script.as_deref(),
-            Some(request.state.name()),
-        ];
-        self.filter.is_empty()
-            || texts.into_iter().any(|text| text.contains(&self.filter))
-            || others.into_iter().flatten().any(|text| text.contains(&self.filter))
-            || request.pid.is_some_and(|pid| pid.to_string() == self.filter)
+        self.shows(&texts, request.pid)
     }
 
     fn shows_process(&self, line: &ProcessLine<'_>) -> bool {
         let ProcessLine { pool, process, .. } = line;
-        let texts = [&pool.script, &pool.site, &pool.mode];
+        let request = process.request.as_ref();
+        let texts: [&str; 7] = [
+            &pool.script,
+            &pool.site,
+            &pool.mode,
+            line.script(),
+            process.phase.name(),
+            request.map_or("", |request| &*request.id),
+            request
+                .and_then(|request| request.target.as_deref())
+                .unwrap_or_default(),
+        ];
+        self.shows(&texts, process.pid)
+    }
+
+    /// Whether a line is shown: one of its texts contains the filter, or it is the process id.
+    fn shows(&self, texts: &[&str], pid: Option<i32>) -> bool {
         self.filter.is_empty()
-            || texts.into_iter().any(|text| text.contains(&self.filter))
-            || line.script().contains(&self.filter)
-            || process.phase.name().contains(&self.filter)
-            || process.pid.is_some_and(|pid| pid.to_string() == self.filter)
-            || process.request.as_ref().is_some_and(|request| {
-                request.id.contains(&self.filter)
-                    || request
-                        .target
-                        .as_deref()
-                        .is_some_and(|target| target.contains(&self.filter))
-            })
+            || texts.iter().any(|text| text.contains(&self.filter))
+            || pid.is_some_and(|pid| pid.to_string() == self.filter)
     }
 
     pub(super) fn change_pane(&mut self) {
@@ -274,55 +243,28 @@ impl Model {
 
     /// Sorts the list by its next column.
     pub(super) fn next_order(&mut self) {
+        use {ProcessOrder as P, RequestOrder as R};
         match self.pane {
             Pane::Requests => {
                 self.request_order = match self.request_order {
-                    RequestOrder::Age => RequestOrder::State,
-                    RequestOrder::State => RequestOrder::Client,
-                    RequestOrder::Client => RequestOrder::Bytes,
-                    RequestOrder::Bytes => RequestOrder::Target,
-                    RequestOrder::Target => RequestOrder::Age,
+                    R::Age => R::State,
+                    R::State => R::Client,
+                    R::Client => R::Bytes,
+                    R::Bytes => R::Target,
+                    R::Target => R::Age,
                 }
             }
             Pane::Processes => {
                 self.process_order = match self.process_order {
-                    ProcessOrder::Processor => ProcessOrder::Memory,
-                    ProcessOrder::Memory => ProcessOrder::Uses,
-                    ProcessOrder::Uses => ProcessOrder::Age,
-                    ProcessOrder::Age => ProcessOrder::Phase,
-                    ProcessOrder::Phase => ProcessOrder::Script,
-                    ProcessOrder::Script => ProcessOrder::Processor,
+                    P::Processor => P::Memory,
+                    P::Memory => P::Uses,
+                    P::Uses => P::Age,
+                    P::Age => P::Phase,
+                    P::Phase => P::Script,
+                    P::Script => P::Processor,
                 }
             }
         }
-    }
-
-    pub(super) fn reverse(&mut self) {
-        self.is_reversed = !self.is_reversed;
-    }
-
-    pub(super) fn toggle_pause(&mut self) {
-        self.is_paused = !self.is_paused;
-    }
-
-    pub(super) fn toggle_help(&mut self) {
-        self.is_help = !self.is_help;
-    }
-
-    pub(super) fn is_help(&self) -> bool {
-        self.is_help
-    }
-
-    pub(super) fn filter(&self) -> &str {
-        &self.filter
-    }
-
-    pub(super) fn is_editing(&self) -> bool {
-        self.is_editing
-    }
-
-    pub(super) fn begin_editing(&mut self) {
-        self.is_editing = true;
     }
 
     pub(super) fn edit_filter(&mut self, edit: impl FnOnce(&mut String)) {
@@ -333,16 +275,10 @@ impl Model {
         self.selected = 0;
     }
 
-    /// Ends the editing with this filter.
     pub(super) fn end_editing(&mut self, filter: String) {
         self.filter = filter;
         self.is_editing = false;
         self.selected = 0;
-    }
-
-    /// The number of the chosen line.
-    pub(super) fn selected(&self) -> usize {
-        self.selected
     }
 
     pub(super) fn select_by(&mut self, lines: isize) {
@@ -356,29 +292,22 @@ impl Model {
     /// The path of the chosen request, or of the chosen process's request, without its query.
     pub(super) fn selected_path(&self) -> Option<String> {
         let target = match self.pane {
-            Pane::Requests => Some(&self.requests().get(self.selected)?.target),
-            Pane::Processes => {
-                let request = &self.processes().get(self.selected)?.process.request;
-                request.as_ref()?.target.as_ref()
-            }
+            Pane::Requests => &self.requests().get(self.selected)?.target,
+            Pane::Processes => self.request_of_process()?.target.as_ref()?,
         };
-        target?.split('?').next().map(str::to_owned)
+        target.split('?').next().map(str::to_owned)
     }
 
     /// The id of the chosen request, or of the chosen process's request.
     pub(super) fn selected_request(&self) -> Option<String> {
-        match self.pane {
-            Pane::Requests => Some(self.requests().get(self.selected)?.id.clone()),
-            Pane::Processes => Some(
-                self.processes()
-                    .get(self.selected)?
-                    .process
-                    .request
-                    .as_ref()?
-                    .id
-                    .clone(),
-            ),
-        }
+        Some(match self.pane {
+            Pane::Requests => self.requests().get(self.selected)?.id.clone(),
+            Pane::Processes => self.request_of_process()?.id.clone(),
+        })
+    }
+
+    fn request_of_process(&self) -> Option<&ProcessRequest> {
+        self.processes().get(self.selected)?.process.request.as_ref()
     }
 
     /// The script of the chosen process, or of the chosen request's process.
@@ -389,35 +318,24 @@ impl Model {
         }
     }
 
-    /// Asks whether the script of the chosen line is to be retired.
     pub(super) fn ask_to_retire(&mut self) {
         match self.selected_script() {
-            Some(script) => self.question = Some(Order::Retire(script)),
+            Some(script) => self.question = Some(Command::Retire { script }),
             None => self.say("choose a process, or a request that has one".to_owned()),
         }
     }
 
-    /// Asks whether the chosen request is to be ended.
     pub(super) fn ask_to_end(&mut self) {
         match self.selected_request() {
-            Some(id) => self.question = Some(Order::End(id)),
+            Some(id) => self.question = Some(Command::End { id }),
             None => self.say("choose a request, or a process that has one".to_owned()),
         }
-    }
-
-    pub(super) fn question(&self) -> Option<&Order> {
-        self.question.as_ref()
-    }
-
-    pub(super) fn take_question(&mut self) -> Option<Order> {
-        self.question.take()
     }
 
     pub(super) fn message(&self) -> Option<&str> {
         self.message.as_ref().map(|(text, _)| text.as_str())
     }
 
-    /// Shows a message for a while.
     pub(super) fn say(&mut self, text: String) {
         self.message = Some((text, self.taken.unwrap_or_else(Instant::now)));
     }

@@ -46,9 +46,9 @@ fn lists_are_sorted_and_filtered() {
             .collect::<Vec<_>>()
     };
     assert_eq!(ids(&model), ["r1", "r2"]);
-    model.reverse();
+    model.is_reversed ^= true;
     assert_eq!(ids(&model), ["r2", "r1"]);
-    model.reverse();
+    model.is_reversed ^= true;
     model.end_editing("file".into());
     assert_eq!(ids(&model), ["r2"]);
     assert!(model.processes().is_empty());
@@ -88,16 +88,21 @@ fn a_line_leads_to_its_request_and_its_script() {
             .is_some_and(|path| path.starts_with('/') && !path.contains('?'))
     );
     model.ask_to_retire();
-    assert_eq!(model.take_question(), Some(Order::Retire("/s/slow".into())));
+    assert_eq!(
+        model.question.take(),
+        Some(Command::Retire {
+            script: "/s/slow".into()
+        })
+    );
     model.select_by(1);
     model.ask_to_retire();
     assert!(
-        model.take_question().is_none() && model.message().is_some(),
+        model.question.take().is_none() && model.message().is_some(),
         "no process"
     );
     model.select_by(isize::MAX);
-    assert_eq!(model.selected(), 1);
+    assert_eq!(model.selected, 1);
     model.change_pane();
     model.ask_to_end();
-    assert_eq!(model.take_question(), Some(Order::End("r1".into())));
+    assert_eq!(model.question.take(), Some(Command::End { id: "r1".into() }));
 }

@@ -9,20 +9,9 @@ use crate::control::Caller;
 use crate::control::client::{ServerOptions, ask};
 use crate::top::model::Snapshot;
 
-/// An order to the server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// Retire this script.
-    Retire(String),
-    /// End the request with this id.
-    End(String),
-}
-
-/// News from the server.
 pub(super) enum News {
-    /// The present state and requests.
     Snapshot(Box<Snapshot>),
-    /// The answer to an order, or why there is none.
+    /// The answer to a command, or why there is none.
     Message(String),
     /// The server did not answer, because of this.
     Silence(String),
@@ -30,18 +19,18 @@ pub(super) enum News {
 
 /// The thread that asks, as the main loop sees it. It ends when this is dropped.
 pub(super) struct Poller {
-    order_sender: Sender<Order>,
+    commands: Sender<Command>,
     news: Receiver<News>,
 }
 
 impl Poller {
     /// Asks a server in this interval.
     pub(super) fn start(server: ServerOptions, caller: Caller, interval: Duration) -> Poller {
-        let (order_sender, received) = channel();
+        let (commands, received) = channel();
         // While nobody takes the news (a watch has the terminal), the server is not asked either.
         let (sender, news) = sync_channel(1);
         std::thread::spawn(move || poll(&server, caller, interval, &received, &sender));
-        Poller { order_sender, news }
+        Poller { commands, news }
     }
 
     /// The news since the last call, if any.
@@ -49,9 +38,8 @@ impl Poller {
         self.news.try_recv().ok()
     }
 
-    /// Gives an order.
-    pub(super) fn order(&self, order: Order) {
-        let _ = self.order_sender.send(order);
+    pub(super) fn command(&self, command: Command) {
+        let _ = self.commands.send(command);
     }
 }
 
@@ -59,12 +47,15 @@ fn poll(
     server: &ServerOptions,
     caller: Caller,
     interval: Duration,
-    received: &Receiver<Order>,
+    received: &Receiver<Command>,
     news: &SyncSender<News>,
 ) {
     loop {
         let message = match received.recv_timeout(interval) {
-            Ok(order) => Some(carry_out(server, caller, order)),
+            Ok(command) => {
+                let answered = ask(server, &command, caller).map(|(answer, _)| answer.messages.join("; "));
+                Some(News::Message(answered.unwrap_or_else(|error| error)))
+            }
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,
         };
@@ -77,13 +68,4 @@ fn poll(
             }
         }
     }
-}
-
-fn carry_out(server: &ServerOptions, caller: Caller, order: Order) -> News {
-    let command = match order {
-        Order::Retire(script) => Command::Retire { script },
-        Order::End(id) => Command::End { id },
-    };
-    let answered = ask(server, &command, caller);
-    News::Message(answered.map_or_else(|error| error, |(answer, _)| answer.messages.join("; ")))
 }

@@ -29,7 +29,6 @@ pub(super) struct Screen {
     signal: Arc<AtomicU8>,
 }
 
-/// An event at the terminal.
 pub(super) enum Input {
     /// There is no input, or the size has changed.
     None,
@@ -39,10 +38,7 @@ pub(super) enum Input {
 }
 
 impl Screen {
-    /// Takes the terminal.
-    ///
-    /// # Errors
-    /// One line: there is none, or it refuses.
+    /// Takes the terminal, unless there is none or it refuses.
     pub(super) fn open() -> Result<Screen, String> {
         if !stdout().is_terminal() || !std::io::stdin().is_terminal() {
             return Err("standard input and output must be a terminal; use --once or --json otherwise".to_owned());
@@ -70,9 +66,6 @@ impl Screen {
     }
 
     /// Waits for a key, no longer than this.
-    ///
-    /// # Errors
-    /// One line: the terminal is gone.
     pub(super) fn next(&mut self, limit: Duration) -> Result<Input, String> {
         end_if_gone();
         // `poll` never returns from a terminal that is closed meanwhile, so it does not wait; nor do keys that were read with an earlier one.
@@ -96,9 +89,6 @@ impl Screen {
     }
 
     /// Runs this program with other arguments on the usual screen, and comes back when it has ended.
-    ///
-    /// # Errors
-    /// One line: it cannot be started, or has failed.
     pub(super) fn run_aside(&mut self, arguments: &[OsString]) -> Result<(), String> {
         restore();
         let program = std::env::current_exe().map_err(failed);
@@ -117,9 +107,7 @@ impl Screen {
             }
         }
     }
-}
 
-impl Screen {
     /// Forgets the signal of Ctrl-C: the terminal has sent it to both programs, and it was meant for the other one.
     fn forget_interrupt(&self, status: ExitStatus) {
         let is_interrupted = status.signal() == Some(2);
@@ -128,9 +116,8 @@ impl Screen {
         while is_interrupted && self.signal.load(Ordering::Relaxed) == 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let _ = self
-            .signal
-            .compare_exchange(INTERRUPTED, 0, Ordering::Relaxed, Ordering::Relaxed);
+        let order = Ordering::Relaxed;
+        let _ = self.signal.compare_exchange(INTERRUPTED, 0, order, order);
     }
 }
 
@@ -171,7 +158,6 @@ fn watch_terminal() {
     }
 }
 
-/// Whether the terminal was closed.
 fn is_gone() -> bool {
     let input = std::io::stdin();
     let mut polled = [PollFd::new(&input, PollFlags::empty())];

@@ -3,15 +3,16 @@
 use ratatui::Frame;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::Constraint::{self, Length, Min};
+use ratatui::layout::{Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, Clear, Paragraph, Row, Table, TableState};
+use sluice_report::command::Command;
 use sluice_report::requests::{ActiveRequest, State as RequestState};
 use sluice_report::text::number;
 
 use super::model::{Model, Pane, ProcessLine, ProcessOrder, RequestOrder};
-use super::poller::Order;
 use crate::control::render::uptime;
 
 /// The size of a frame that is printed as text, where the terminal does not say it.
@@ -23,24 +24,18 @@ const TEXT_COLUMNS_MAX: u16 = 300;
 /// Rows of a list that is printed at most.
 const TEXT_ROWS_MAX: u16 = 1000;
 
-/// Draws the model.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     let processes = u16::try_from(model.processes().len()).unwrap_or(u16::MAX);
     let height = frame.area().height;
     // The processes get what they need, up to half of the room.
     let for_processes = processes.saturating_add(1).min((height.saturating_sub(3) / 2).max(2));
-    let [overview, requests, scripts, keys] = Layout::vertical([
-        Constraint::Length(2),
-        Constraint::Min(2),
-        Constraint::Length(for_processes),
-        Constraint::Length(1),
-    ])
-    .areas(frame.area());
+    let [overview, requests, scripts, keys] =
+        Layout::vertical([Length(2), Min(2), Length(for_processes), Length(1)]).areas(frame.area());
     frame.render_widget(Paragraph::new(overview_lines(model)), overview);
     draw_requests(frame, model, requests);
     draw_processes(frame, model, scripts);
     frame.render_widget(Paragraph::new(last_line(model)), keys);
-    if model.is_help() {
+    if model.is_help {
         draw_help(frame);
     }
 }
@@ -79,7 +74,7 @@ fn lines_of(terminal: &Terminal<TestBackend>) -> String {
 }
 
 fn overview_lines(model: &Model) -> Vec<Line<'static>> {
-    let Some(snapshot) = model.snapshot() else {
+    let Some(snapshot) = &model.snapshot else {
         return vec![Line::from("waiting for the server")];
     };
     let (state, status) = (&snapshot.state, &snapshot.state.status);
@@ -114,56 +109,32 @@ fn overview_lines(model: &Model) -> Vec<Line<'static>> {
 
 fn draw_requests(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let requests = model.requests();
-    let total = model.snapshot().map_or(0, |snapshot| snapshot.requests.total);
-    let order = model.request_order;
-    let mark = |column: RequestOrder, name: &str| marked(name, order == column, model.is_reversed);
-    let header = [
-        mark(RequestOrder::Age, "AGE"),
-        mark(RequestOrder::State, "STATE"),
-        mark(RequestOrder::Client, "CLIENT"),
-        mark(RequestOrder::Bytes, "BYTES"),
-        "PID".to_owned(),
-        mark(
-            RequestOrder::Target,
-            &format!("REQUEST ({} of {total})", requests.len()),
-        ),
+    let total = model.snapshot.as_ref().map_or(0, |snapshot| snapshot.requests.total);
+    let title = format!("REQUEST ({} of {total})", requests.len());
+    let columns = [
+        (Some(RequestOrder::Age), "AGE", Length(6)),
+        (Some(RequestOrder::State), "STATE", Length(10)),
+        (Some(RequestOrder::Client), "CLIENT", Length(15)),
+        (Some(RequestOrder::Bytes), "BYTES", Length(6)),
+        (None, "PID", Length(7)),
+        (Some(RequestOrder::Target), &title, Min(20)),
     ];
-    let rows = requests.into_iter().map(request_row);
-    let widths = [
-        Constraint::Length(6),
-        Constraint::Length(10),
-        Constraint::Length(15),
-        Constraint::Length(6),
-        Constraint::Length(7),
-        Constraint::Min(20),
-    ];
-    draw_table(
-        frame,
-        model,
-        Pane::Requests,
-        area,
-        List {
-            header: header.to_vec(),
-            rows: rows.collect(),
-            widths: widths.to_vec(),
-        },
-    );
+    let rows = requests.into_iter().map(request_row).collect();
+    draw_list(frame, area, model, Pane::Requests, model.request_order, &columns, rows);
 }
 
 fn request_row(request: &ActiveRequest) -> Row<'static> {
-    let client = request
-        .client
-        .rsplit_once(':')
-        .map_or(request.client.as_str(), |(address, _)| address);
-    let user = request
-        .user
-        .as_deref()
-        .map(|user| format!("{user}@"))
-        .unwrap_or_default();
+    let client = &request.client;
+    let client = client.rsplit_once(':').map_or(&**client, |(address, _)| address);
+    let user = request.user.as_ref().map(|user| format!("{user}@"));
     Row::new([
         Cell::from(age(request.age_ms)),
         Cell::from(state_name(request.state)),
-        Cell::from(format!("{user}{}", client.trim_matches(['[', ']']))),
+        Cell::from(format!(
+            "{}{}",
+            user.unwrap_or_default(),
+            client.trim_matches(['[', ']'])
+        )),
         Cell::from(count(request.sent_bytes + request.received_bytes)),
         Cell::from(request.pid.map(|pid| pid.to_string()).unwrap_or_default()),
         Cell::from(format!("{} {}{}", request.method, request.host, request.target)),
@@ -189,40 +160,19 @@ fn state_name(state: RequestState) -> &'static str {
 
 fn draw_processes(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let lines = model.processes();
-    let order = model.process_order;
-    let mark = |column: ProcessOrder, name: &str| marked(name, order == column, model.is_reversed);
-    let header = [
-        "PID".to_owned(),
-        mark(ProcessOrder::Phase, "PHASE"),
-        "SINCE".to_owned(),
-        mark(ProcessOrder::Age, "AGE"),
-        mark(ProcessOrder::Uses, "USES"),
-        mark(ProcessOrder::Processor, "CPU%"),
-        mark(ProcessOrder::Memory, "RSS"),
-        mark(ProcessOrder::Script, &format!("SCRIPT ({})", lines.len())),
+    let title = format!("SCRIPT ({})", lines.len());
+    let columns = [
+        (None, "PID", Length(7)),
+        (Some(ProcessOrder::Phase), "PHASE", Length(8)),
+        (None, "SINCE", Length(5)),
+        (Some(ProcessOrder::Age), "AGE", Length(5)),
+        (Some(ProcessOrder::Uses), "USES", Length(6)),
+        (Some(ProcessOrder::Processor), "CPU%", Length(5)),
+        (Some(ProcessOrder::Memory), "RSS", Length(6)),
+        (Some(ProcessOrder::Script), &title, Min(20)),
     ];
-    let rows = lines.iter().map(process_row);
-    let widths = [
-        Constraint::Length(7),
-        Constraint::Length(8),
-        Constraint::Length(5),
-        Constraint::Length(5),
-        Constraint::Length(6),
-        Constraint::Length(5),
-        Constraint::Length(6),
-        Constraint::Min(20),
-    ];
-    draw_table(
-        frame,
-        model,
-        Pane::Processes,
-        area,
-        List {
-            header: header.to_vec(),
-            rows: rows.collect(),
-            widths: widths.to_vec(),
-        },
-    );
+    let rows = lines.iter().map(process_row).collect();
+    draw_list(frame, area, model, Pane::Processes, model.process_order, &columns, rows);
 }
 
 fn process_row(line: &ProcessLine<'_>) -> Row<'static> {
@@ -248,49 +198,54 @@ fn process_row(line: &ProcessLine<'_>) -> Row<'static> {
     ])
 }
 
-/// One of the lists.
-struct List {
-    header: Vec<String>,
+/// Draws one of the lists. A column has the order that it stands for, its name and its width; that of `order` is marked with an arrow.
+fn draw_list<O: PartialEq>(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    model: &Model,
+    pane: Pane,
+    order: O,
+    columns: &[(Option<O>, &str, Constraint)],
     rows: Vec<Row<'static>>,
-    widths: Vec<Constraint>,
-}
-
-/// Draws one of the lists.
-fn draw_table(frame: &mut Frame<'_>, model: &Model, pane: Pane, area: Rect, list: List) {
+) {
+    let order = Some(order);
+    let arrow = if model.is_reversed { "^" } else { "v" };
+    let name = |(of, name, _): &(Option<O>, &str, _)| match *of == order {
+        true => format!("{name}{arrow}"),
+        false => (*name).to_owned(),
+    };
     let is_chosen = model.pane == pane;
     let style = match is_chosen {
-        true => Style::new().add_modifier(Modifier::REVERSED),
-        false => Style::new().add_modifier(Modifier::UNDERLINED),
+        true => Modifier::REVERSED,
+        false => Modifier::UNDERLINED,
     };
-    let header = Row::new(list.header.into_iter().map(Cell::from)).style(style);
-    let table = Table::new(list.rows, list.widths)
-        .header(header)
-        .column_spacing(1)
-        .row_highlight_style(Style::new().add_modifier(Modifier::BOLD | Modifier::REVERSED));
-    let mut state = TableState::new().with_selected(is_chosen.then_some(model.selected()));
+    let header: Row<'_> = columns.iter().map(name).collect();
+    let table = Table::new(rows, columns.iter().map(|(_, _, width)| *width))
+        .header(header.style(style))
+        .row_highlight_style(Modifier::BOLD | Modifier::REVERSED);
+    let mut state = TableState::new().with_selected(is_chosen.then_some(model.selected));
     frame.render_stateful_widget(table, area, &mut state);
 }
 
 fn last_line(model: &Model) -> Line<'static> {
-    let reversed = Style::new().add_modifier(Modifier::REVERSED);
-    if model.is_editing() {
-        return Line::from(format!("filter: {}_  (Enter keeps it, Esc removes it)", model.filter())).style(reversed);
+    let reversed = Modifier::REVERSED;
+    if model.is_editing {
+        return Line::from(format!("filter: {}_  (Enter keeps it, Esc removes it)", model.filter)).style(reversed);
     }
-    match model.question() {
-        Some(Order::Retire(script)) => {
-            return Line::from(format!("retire {}? y: yes, any other key: no", short_path(script))).style(reversed);
-        }
-        Some(Order::End(id)) => {
-            return Line::from(format!("end request {id}? y: yes, any other key: no")).style(reversed);
-        }
-        None => {}
+    let question = match &model.question {
+        Some(Command::Retire { script }) => Some(format!("retire {}", short_path(script))),
+        Some(Command::End { id }) => Some(format!("end request {id}")),
+        _ => None,
+    };
+    if let Some(question) = question {
+        return Line::from(format!("{question}? y: yes, any other key: no")).style(reversed);
     }
     if let Some(text) = model.silence.as_deref().or(model.message()) {
         return Line::from(text.to_owned()).style(reversed);
     }
     let mut text = "q quit  Tab list  s sort  / filter  p pause  R retire  e end  w watch  ? help".to_owned();
-    if !model.filter().is_empty() {
-        text = format!("filter: {}  {text}", model.filter());
+    if !model.filter.is_empty() {
+        text = format!("filter: {}  {text}", model.filter);
     }
     if model.is_paused {
         text = format!("PAUSED  {text}");
@@ -298,7 +253,8 @@ fn last_line(model: &Model) -> Line<'static> {
     Line::from(text)
 }
 
-const HELP: [&str; 16] = [
+const HELP: [&str; 17] = [
+    "",
     "q, Esc       quit",
     "Tab          requests or processes",
     "up, down     choose a line (also k, j, PageUp, PageDown, Home, End)",
@@ -322,24 +278,8 @@ fn draw_help(frame: &mut Frame<'_>) {
     let (width, height) = (area.width.min(72), area.height.min(17));
     let place = Rect::new((area.width - width) / 2, (area.height - height) / 2, width, height);
     frame.render_widget(Clear, place);
-    let lines: Vec<_> = [""]
-        .into_iter()
-        .chain(HELP)
-        .map(|line| Line::from(format!("  {line}")))
-        .collect();
-    frame.render_widget(
-        Paragraph::new(lines).style(Style::new().add_modifier(Modifier::REVERSED)),
-        place,
-    );
-}
-
-/// The name of a column, with an arrow if the list is sorted by it.
-fn marked(name: &str, is_sorted: bool, is_reversed: bool) -> String {
-    match (is_sorted, is_reversed) {
-        (false, _) => name.to_owned(),
-        (true, false) => format!("{name}v"),
-        (true, true) => format!("{name}^"),
-    }
+    let lines: Vec<_> = HELP.map(|line| Line::from(format!("  {line}"))).to_vec();
+    frame.render_widget(Paragraph::new(lines).style(Modifier::REVERSED), place);
 }
 
 /// A time in five columns: `950ms`, `12s`, `5m10s`, `3h20m`, `12d`.

@@ -1,11 +1,10 @@
-//! The command line of `sluice workout`. Not here: the run that its values make (`plan`).
+//! The command line of `sluice workout`.
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{RangedU64ValueParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::builder::RangedU64ValueParser;
+use clap::{Args, FromArgMatches, ValueEnum};
 use sluice_settings::notation;
 
 const HELP: &str = "\
@@ -27,11 +26,10 @@ Examples:
 /// Connections at most: each one is a descriptor here and one in the server.
 const CONNECTIONS_MAX: u64 = 10_000;
 
-/// Threads at most.
 const THREADS_MAX: u64 = 256;
 
 /// `sluice workout`.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = HELP)]
 pub struct Workout {
     /// The URL to request. Several URLs of one server are requested in rotation.
@@ -41,8 +39,8 @@ pub struct Workout {
     #[arg(short, long, value_name = "PATH")]
     pub(super) path: Vec<String>,
     /// Concurrent connections; each has one request under way at a time.
-    #[arg(short, long, value_name = "N", default_value = "10", value_parser = number(1, CONNECTIONS_MAX))]
-    pub(super) connections: NonZeroUsize,
+    #[arg(short, long, value_name = "N", default_value = "10", value_parser = number(CONNECTIONS_MAX))]
+    pub(super) connections: usize,
     /// Requests in all.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) requests: u64,
@@ -50,8 +48,8 @@ pub struct Workout {
     #[arg(short, long, value_name = "TIME", conflicts_with = "requests", value_parser = parse_time)]
     pub(super) duration: Option<Duration>,
     /// Threads of this client, which share the connections.
-    #[arg(short, long, value_name = "N", default_value = "1", value_parser = number(1, THREADS_MAX))]
-    pub(super) threads: NonZeroUsize,
+    #[arg(short, long, value_name = "N", default_value = "1", value_parser = number(THREADS_MAX))]
+    pub(super) threads: usize,
     /// Open a new connection for each request.
     #[arg(long)]
     pub(super) no_keep_alive: bool,
@@ -69,7 +67,7 @@ pub struct Workout {
     pub(super) body: Option<PathBuf>,
     /// The part that must be the same in all replies for a path. `length` is for replies that contain a time or a counter, `status` for those
     /// of any length.
-    #[arg(long, value_enum, default_value_t = Comparison::Body)]
+    #[arg(long, value_enum, default_value_t)]
     pub(super) compare: Comparison,
     /// Measure error pages too: without this, a first reply with a status of 400 or more ends the run.
     #[arg(long)]
@@ -91,37 +89,34 @@ pub struct Workout {
     pub(super) ca: Option<PathBuf>,
 }
 
-/// When a run ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Amount {
-    /// After this many requests.
-    Requests(u64),
-    /// After this time.
-    Time(Duration),
-}
-
 /// The parts of a reply that must be the same as in the first one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, ValueEnum)]
 pub(crate) enum Comparison {
     /// The status.
     Status,
     /// Status and length.
     Length,
     /// Status, length and every byte of the body.
+    #[default]
     Body,
 }
 
 impl Workout {
-    pub(super) fn amount(&self) -> Amount {
-        self.duration.map_or(Amount::Requests(self.requests), Amount::Time)
+    /// A command line with a URL, a number of connections and a time, and otherwise the usual values.
+    pub(crate) fn for_time(url: &str, connections: usize, time: Duration) -> Result<Workout, String> {
+        let line = Workout::augment_args(clap::Command::new("workout")).try_get_matches_from(["workout", url]);
+        let usual = line.and_then(|matches| Workout::from_arg_matches(&matches));
+        Ok(Workout {
+            connections,
+            duration: Some(time),
+            ..usual.map_err(|error| error.to_string())?
+        })
     }
 }
 
-/// The parser of a number in these bounds.
-fn number(from: u64, to: u64) -> impl TypedValueParser<Value = NonZeroUsize> {
-    let parser: RangedU64ValueParser = clap::value_parser!(u64).range(from..=to);
-    parser
-        .try_map(|number| usize::try_from(number).map(|number| NonZeroUsize::new(number).unwrap_or(NonZeroUsize::MIN)))
+/// The parser of a number from 1.
+fn number(most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=most)
 }
 
 /// Parses a time such as `10s`; a bare number is a mistake.

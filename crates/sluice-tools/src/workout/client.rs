@@ -1,7 +1,6 @@
 //! One connection of the client: TCP or a unix socket, TLS if wanted, and a request on it.
-//!
-//! Not here: which request comes next, and what its reply is compared with (`run`, `reference`).
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -24,7 +23,6 @@ use tokio_rustls::TlsConnector;
 
 use super::turns::InTurns;
 
-/// The version of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
@@ -50,7 +48,6 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// Where the server listens.
 #[derive(Clone, Debug)]
 pub(super) enum Address {
     Tcp(SocketAddr),
@@ -80,11 +77,8 @@ pub(super) enum Failure {
     Connect(String),
     /// No agreement on TLS, with a hint.
     Tls(String),
-    /// The connection was closed before the request was sent.
     NotSent,
-    /// The server closed the connection before its reply began.
     NoReply,
-    /// The server closed the connection in the middle of its reply.
     Truncated,
     /// No complete reply within this time.
     TimedOut(Duration),
@@ -129,33 +123,21 @@ impl Failure {
     }
 }
 
+fn causes(error: &hyper::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |&cause| cause.source())
+}
+
 /// Whether the system reported that the server has left.
 fn is_reset(error: &hyper::Error) -> bool {
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            return matches!(
-                error.kind(),
-                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof
-            );
-        }
-        cause = error.source();
-    }
-    false
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    let of_system = causes(error).find_map(|cause| cause.downcast_ref::<io::Error>());
+    of_system.is_some_and(|error| matches!(error.kind(), ConnectionReset | BrokenPipe | UnexpectedEof))
 }
 
-/// The error and its causes, in one line.
 fn with_cause(error: &hyper::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
+    causes(error).fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// The target of a connection, and its protocols.
 #[derive(Clone, Debug)]
 pub(super) struct Endpoint {
     pub(super) address: Address,

@@ -8,7 +8,6 @@ const STEPS: u64 = 64;
 /// Powers of two above `STEPS`: up to 2^46 ns, 19 hours, far more than the longest time-out.
 const POWERS: u64 = 40;
 
-/// Counts of durations.
 #[derive(Clone, Debug)]
 pub(super) struct Histogram {
     counts: Vec<u64>,
@@ -18,8 +17,8 @@ pub(super) struct Histogram {
     longest_ns: u64,
 }
 
-impl Histogram {
-    pub(super) fn new() -> Histogram {
+impl Default for Histogram {
+    fn default() -> Histogram {
         Histogram {
             counts: vec![0; usize::try_from(STEPS * (POWERS + 1)).expect("some thousands")],
             count: 0,
@@ -28,7 +27,9 @@ impl Histogram {
             longest_ns: 0,
         }
     }
+}
 
+impl Histogram {
     pub(super) fn record(&mut self, duration: Duration) {
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         self.counts[bucket(ns)] += 1;
@@ -38,7 +39,6 @@ impl Histogram {
         self.longest_ns = self.longest_ns.max(ns);
     }
 
-    /// Adds the durations of another histogram.
     pub(super) fn add(&mut self, other: &Histogram) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
@@ -49,7 +49,6 @@ impl Histogram {
         self.longest_ns = self.longest_ns.max(other.longest_ns);
     }
 
-    /// The number of durations.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
@@ -109,7 +108,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_the_durations() {
-        let mut histogram = Histogram::new();
+        let mut histogram = Histogram::default();
         for micros in 1..=1000 {
             histogram.record(Duration::from_micros(micros));
         }
@@ -127,7 +126,7 @@ mod tests {
         let mut twice = histogram.clone();
         twice.add(&histogram);
         assert_eq!((twice.count(), twice.mean()), (2000, histogram.mean()));
-        assert_eq!(Histogram::new().per_mille(500), Duration::ZERO);
+        assert_eq!(Histogram::default().per_mille(500), Duration::ZERO);
     }
 
     proptest! {

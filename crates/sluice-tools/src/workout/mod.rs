@@ -7,8 +7,8 @@
 //!                     │
 //!   thread 1 … n (`run`): an event loop with its connections (`client`) ─▶ tally (`tally`, `histogram`) ─▶ `report`
 //! ```
-//! After WASD's WWWRKOUT. It is a client: nothing here knows the server of this program. Not here: the rating of a machine (`rate`), which
-//! uses `plan` and `run`.
+//! After WASD's WWWRKOUT. It is a client: nothing here knows the server of this program. The rating of a machine (`rate`) uses `plan`
+//! and `run`.
 
 mod arguments;
 mod client;
@@ -25,9 +25,8 @@ mod turns;
 use std::process::ExitCode;
 
 pub use arguments::Workout;
-pub(crate) use arguments::{Amount, parse_time};
+pub(crate) use arguments::parse_time;
 pub(crate) use plan::Plan;
-pub(crate) use report::thousands;
 pub(crate) use run::measure;
 
 /// Runs a workout and prints its report with `print`. The exit status is that of a failure if a reply differed from the first one of its
@@ -36,7 +35,7 @@ pub(crate) use run::measure;
 /// # Errors
 /// One line: the command line is wrong, or the first request of a path failed; the user's to fix.
 pub fn run(arguments: &Workout, print: fn(&str) -> Result<(), String>) -> Result<ExitCode, String> {
-    let plan = Plan::new(arguments)?;
+    let plan = Plan::new(arguments.clone())?;
     let measured = measure(plan)?;
     print(&report::render(&measured))?;
     Ok(match measured.is_clean() {

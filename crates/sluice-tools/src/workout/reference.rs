@@ -8,11 +8,9 @@ use super::arguments::Comparison;
 /// the rest by its length.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
-/// The first reply for a path.
 #[derive(Clone, Debug)]
 pub(super) struct Reference {
     pub(super) status: StatusCode,
-    /// The length of its body.
     pub(super) bytes: u64,
     /// The body, or its beginning.
     kept: Vec<u8>,
@@ -31,7 +29,6 @@ impl Reference {
         }
     }
 
-    /// Adds a chunk of its body.
     pub(super) fn push(&mut self, chunk: &[u8]) {
         self.bytes += chunk.len() as u64;
         let room = self.kept_max - self.kept.len();
@@ -69,7 +66,6 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Compares the next chunk of the body.
     pub(super) fn push(&mut self, chunk: &[u8]) {
         let begin = self.bytes;
         self.bytes += chunk.len() as u64;
@@ -87,7 +83,6 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The bytes of the body so far.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }

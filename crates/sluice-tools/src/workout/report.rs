@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use sluice_http::escape::Escaped;
+use sluice_report::text::{counted, number};
 
 use super::arguments::Comparison;
 use super::client::Address;
-use super::plan::KeepAlive;
 use super::run::Measured;
 
 /// The share of a thread's time, in per cent, from which on the client is probably what limits the rate.
@@ -16,7 +16,6 @@ const BUSY_PER_CENT: f64 = 85.0;
 /// The shares of replies whose latency is shown, in thousandths.
 const PERCENTILES: [(u64, &str); 4] = [(500, "50 %"), (900, "90 %"), (990, "99 %"), (999, "99.9 %")];
 
-/// Renders the report.
 pub(crate) fn render(measured: &Measured) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -26,25 +25,19 @@ pub(crate) fn render(measured: &Measured) -> String {
 }
 
 fn write_plan(out: &mut String, measured: &Measured) -> std::fmt::Result {
-    let plan = &measured.plan;
+    let (plan, options) = (&measured.plan, &measured.plan.options);
     let server = match &measured.address {
         Address::Tcp(_) => plan.target.to_string(),
         Address::Unix(path) => format!("{} by {}", plan.target, path.display()),
     };
-    let connections = match plan.keep_alive {
-        KeepAlive::On => format!("{}, kept open", count(plan.connections as u64, "connection")),
-        KeepAlive::Off => format!(
-            "{} at a time, one for each request",
-            count(plan.connections as u64, "connection")
-        ),
+    let connections = connections(options.connections as u64);
+    let kept = match options.no_keep_alive {
+        false => ", kept open",
+        true => " at a time, one for each request",
     };
-    let threads = count(plan.threads as u64, "thread");
-    writeln!(
-        out,
-        "workout    {}, {}, {connections}, {threads}",
-        Escaped(&server),
-        plan.protocol
-    )?;
+    let threads = counted(options.threads as u64, "thread", "threads");
+    let (server, protocol) = (Escaped(&server), plan.protocol);
+    writeln!(out, "workout    {server}, {protocol}, {connections}{kept}, {threads}")?;
     let interrupted = if measured.is_interrupted { ", interrupted" } else { "" };
     writeln!(out, "time       {:.3} s{interrupted}", measured.elapsed.as_secs_f64())
 }
@@ -56,64 +49,54 @@ fn write_figures(out: &mut String, measured: &Measured) -> std::fmt::Result {
     let failed = tally.failures.total();
     let broken = match tally.broken {
         0 => String::new(),
-        broken => format!(", {} broken off on purpose", thousands(broken)),
+        broken => format!(", {} broken off on purpose", number(broken)),
     };
     writeln!(
         out,
         "requests   {}: {} {}, {} different, {} failed{broken}",
-        thousands(replies + failed + tally.broken),
-        thousands(replies - different),
-        match measured.plan.comparison {
+        number(replies + failed + tally.broken),
+        number(replies - different),
+        match measured.plan.options.compare {
             Comparison::Body => "the same as the first",
             Comparison::Length => "with the status and length of the first",
             Comparison::Status => "with the status of the first",
         },
-        thousands(different),
-        thousands(failed),
+        number(different),
+        number(failed),
     )?;
     // 2^53 bytes are eight petabytes.
     #[allow(clippy::cast_precision_loss)]
     let megabytes = tally.bytes as f64 / 1e6 / measured.elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
-    writeln!(
-        out,
-        "rate       {} requests/s, {megabytes:.3} MB/s of bodies",
-        rounded(measured.rate())
-    )?;
-    write!(
-        out,
-        "latency    mean {}, shortest {}",
-        millis(tally.latencies.mean()),
-        millis(tally.latencies.shortest())
-    )?;
+    let rate = rounded(measured.rate());
+    writeln!(out, "rate       {rate} requests/s, {megabytes:.3} MB/s of bodies")?;
+    let (mean, shortest) = (millis(tally.latencies.mean()), millis(tally.latencies.shortest()));
+    write!(out, "latency    mean {mean}, shortest {shortest}")?;
     for (share, name) in PERCENTILES {
         write!(out, ", {name} {}", millis(tally.latencies.per_mille(share)))?;
     }
     writeln!(out, ", longest {}", millis(tally.latencies.longest()))?;
-    writeln!(out, "opened     {}", count(tally.opened, "connection"))?;
+    writeln!(out, "opened     {}", connections(tally.opened))?;
     write_client(out, measured)
 }
 
 /// The client's own cost, and whether it was the limit.
 fn write_client(out: &mut String, measured: &Measured) -> std::fmt::Result {
-    let Some(busiest) = measured.processor.iter().max() else {
+    let Some(busiest) = measured.tally.processor.iter().max() else {
         return Ok(());
     };
-    let used: Duration = measured.processor.iter().sum();
+    let used: Duration = measured.tally.processor.iter().sum();
     let share = 100.0 * busiest.as_secs_f64() / measured.elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
     let share = share.min(100.0);
     write!(out, "client     {:.3} s of processor time", used.as_secs_f64())?;
-    match measured.plan.threads {
+    let threads = measured.plan.options.threads;
+    match threads {
         1 => write!(out, ", busy for {share:.0} % of the run")?,
         _ => write!(out, ", its busiest thread for {share:.0} % of the run")?,
     }
-    match share >= BUSY_PER_CENT {
-        true => writeln!(
-            out,
-            ": the client may be the limit; try --threads {}",
-            measured.plan.threads * 2
-        ),
-        false => writeln!(out),
+    if share >= BUSY_PER_CENT {
+        write!(out, ": the client may be the limit; try --threads {}", threads * 2)?;
     }
+    writeln!(out)
 }
 
 fn write_paths(out: &mut String, measured: &Measured) -> std::fmt::Result {
@@ -124,11 +107,11 @@ fn write_paths(out: &mut String, measured: &Measured) -> std::fmt::Result {
         write!(
             out,
             "{:>11}  {status:>6}  {:>13}  {}",
-            thousands(*replies),
-            thousands(first.bytes),
+            number(*replies),
+            number(first.bytes),
             Escaped(path.as_str())
         )?;
-        match measured.plan.comparison == Comparison::Body && !first.is_whole() {
+        match measured.plan.options.compare == Comparison::Body && !first.is_whole() {
             true => writeln!(out, " (its beginning and its length were compared)")?,
             false => writeln!(out)?,
         }
@@ -143,11 +126,11 @@ fn write_problems(out: &mut String, measured: &Measured) -> std::fmt::Result {
             writeln!(out, "\n{title}")?;
         }
         for (kind, count) in kinds.listed() {
-            writeln!(out, "{:>11}  {}", thousands(count), Escaped(kind))?;
+            writeln!(out, "{:>11}  {}", number(count), Escaped(kind))?;
         }
     }
     if tally.given_up > 0 {
-        let given_up = count(tally.given_up, "connection");
+        let given_up = connections(tally.given_up);
         writeln!(out, "\nThe server could not be reached any more; {given_up} gave up.")?;
     }
     if tally.latencies.count() == 0 {
@@ -156,12 +139,8 @@ fn write_problems(out: &mut String, measured: &Measured) -> std::fmt::Result {
     Ok(())
 }
 
-/// A number with a noun.
-fn count(number: u64, noun: &str) -> String {
-    match number {
-        1 => format!("1 {noun}"),
-        number => format!("{} {noun}s", thousands(number)),
-    }
+fn connections(count: u64) -> String {
+    counted(count, "connection", "connections")
 }
 
 /// Milliseconds, to three digits or to the microsecond.
@@ -177,20 +156,7 @@ fn rounded(rate: f64) -> String {
     // At least 100 and far below 2^63.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let whole = rate.round() as u64;
-    thousands(whole)
-}
-
-/// A number with commas: `12,345`.
-pub(crate) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    number(whole)
 }
 
 #[cfg(test)]
@@ -198,11 +164,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_commas_and_rates_as_many_digits_as_they_need() {
-        let numbers = [0, 999, 1000, 65_536, 12_345_678].map(thousands);
-        assert_eq!(numbers, ["0", "999", "1,000", "65,536", "12,345,678"]);
+    fn rates_have_as_many_digits_as_they_need() {
         assert_eq!([1.25, 99.94, 1234.4].map(rounded), ["1.2", "99.9", "1,234"]);
         assert_eq!(millis(Duration::from_micros(1234)), "1.234 ms");
-        assert_eq!([1, 2].map(|number| count(number, "thread")), ["1 thread", "2 threads"]);
     }
 }

@@ -18,9 +18,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::arguments::Amount;
 use super::client::{Address, Connection, Endpoint, Failure, Protocol};
-use super::plan::{KeepAlive, Plan};
+use super::plan::Plan;
 use super::reference::{Check, Reference};
 use super::tally::Tally;
 
@@ -31,7 +30,6 @@ const CONNECT_FAILURES_MAX: u32 = 12;
 /// The wait after the first failure to connect.
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 
-/// The result of a run.
 pub(crate) struct Measured {
     pub(super) plan: Plan,
     pub(super) address: Address,
@@ -39,8 +37,6 @@ pub(crate) struct Measured {
     pub(super) tally: Tally,
     /// From the first request after the first replies to the last reply.
     pub(super) elapsed: Duration,
-    /// The processor time of each thread; empty if the system does not say.
-    pub(super) processor: Vec<Duration>,
     /// Ended by Ctrl-C or SIGTERM.
     pub(crate) is_interrupted: bool,
 }
@@ -61,12 +57,10 @@ impl Measured {
     }
 }
 
-/// The state that the tasks of all threads share.
 struct Shared {
     plan: Plan,
     endpoint: Endpoint,
     references: Vec<Reference>,
-    /// The number of the next request.
     next: AtomicU64,
     /// The start of the clock.
     begin: Instant,
@@ -77,12 +71,13 @@ impl Shared {
     fn next(&self) -> Option<u64> {
         // Relaxed: only the number matters, nothing else is published with it.
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        match self.plan.amount {
-            Amount::Requests(requests) if number >= requests => None,
+        let options = &self.plan.options;
+        let is_over = match options.duration {
+            None => number >= options.requests,
             // At least one for each connection, however slowly the threads have started.
-            Amount::Time(time) if number >= self.plan.connections as u64 && self.begin.elapsed() >= time => None,
-            _ => Some(number),
-        }
+            Some(time) => number >= options.connections as u64 && self.begin.elapsed() >= time,
+        };
+        (!is_over).then_some(number)
     }
 }
 
@@ -115,24 +110,22 @@ fn runtime() -> Result<Runtime, String> {
         .map_err(|error| format!("event loop: {error}"))
 }
 
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
+struct Signals([Signal; 2]);
 
 impl Signals {
     fn listen() -> Result<Signals, String> {
         let listen = |kind| signal(kind).map_err(|error| format!("signals: {error}"));
-        Ok(Signals {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-        })
+        Ok(Signals([
+            listen(SignalKind::interrupt())?,
+            listen(SignalKind::terminate())?,
+        ]))
     }
 
     async fn next(&mut self) {
+        let [interrupt, terminate] = &mut self.0;
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
         }
     }
 }
@@ -142,20 +135,13 @@ async fn prepare(plan: &Plan) -> Result<(Endpoint, Vec<Reference>), String> {
     let (endpoint, connection) = connect(plan).await?;
     let mut connection = Some(connection);
     let mut references = Vec::new();
-    for index in 0..plan.target.paths.len() {
-        let url = plan.target.url(&plan.target.paths[index]);
+    for (index, path) in plan.target.paths.iter().enumerate() {
+        let url = format!("{}{path}", plan.target);
         let first = first_reply(plan, &endpoint, &mut connection, index);
-        let reference = match tokio::time::timeout(plan.timeout, first).await {
-            Ok(Ok(reference)) => reference,
-            Ok(Err(failure)) => return Err(format!("{url}: {failure}{}", hint(plan, &failure))),
-            Err(_) => {
-                return Err(format!(
-                    "{url}: {}; --timeout allows more",
-                    Failure::TimedOut(plan.timeout)
-                ));
-            }
-        };
-        if reference.status.as_u16() >= 400 && !plan.any_status {
+        let reference = within(plan.options.timeout, first)
+            .await
+            .map_err(|failure| format!("{url}: {failure}{}", hint(plan, &failure)))?;
+        if reference.status.as_u16() >= 400 && !plan.options.any_status {
             return Err(format!(
                 "{url}: the server answers {}: \"{}\"; --any-status measures this page",
                 reference.status,
@@ -167,11 +153,18 @@ async fn prepare(plan: &Plan) -> Result<(Endpoint, Vec<Reference>), String> {
     Ok((endpoint, references))
 }
 
-/// A possible cause of a first reply that is not valid; empty if none is known.
+/// Waits for a reply for this long.
+async fn within<T>(limit: Duration, reply: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let reply = tokio::time::timeout(limit, reply).await;
+    reply.unwrap_or(Err(Failure::TimedOut(limit)))
+}
+
+/// A possible cause or remedy of a first reply that has failed; empty if none is known.
 fn hint(plan: &Plan, failure: &Failure) -> &'static str {
     let is_in_clear = plan.tls.is_none() && plan.protocol == Protocol::Http2;
     match failure {
         Failure::Malformed(_) | Failure::NoReply if is_in_clear => ": it may not expect HTTP/2 in clear text",
+        Failure::TimedOut(_) => "; --timeout allows more",
         _ => "",
     }
 }
@@ -179,7 +172,7 @@ fn hint(plan: &Plan, failure: &Failure) -> &'static str {
 /// Opens the first connection, to the first address of the host that answers.
 async fn connect(plan: &Plan) -> Result<(Endpoint, Connection), String> {
     let target = &plan.target;
-    let addresses: Vec<Address> = match &plan.unix {
+    let addresses: Vec<Address> = match &plan.options.unix {
         Some(path) => vec![Address::Unix(path.clone())],
         None => tokio::net::lookup_host((target.host.as_str(), target.port))
             .await
@@ -194,16 +187,16 @@ async fn connect(plan: &Plan) -> Result<(Endpoint, Connection), String> {
             tls: plan.tls.clone(),
             protocol: plan.protocol,
         };
-        match tokio::time::timeout(plan.timeout, endpoint.open()).await {
-            Ok(Ok(connection)) => return Ok((endpoint, connection)),
-            Ok(Err(Failure::Connect(reason))) => {
+        match within(plan.options.timeout, endpoint.open()).await {
+            Ok(connection) => return Ok((endpoint, connection)),
+            Err(Failure::Connect(reason)) => {
                 last = format!(
                     "{target}: cannot connect to {}: {reason}: is the server running, and at this address?",
                     endpoint.address
                 );
             }
-            Ok(Err(failure)) => return Err(format!("{target}: {failure}")),
-            Err(_) => last = format!("{target}: {} does not answer", endpoint.address),
+            Err(Failure::TimedOut(_)) => last = format!("{target}: {} does not answer", endpoint.address),
+            Err(failure) => return Err(format!("{target}: {failure}")),
         }
     }
     Err(last)
@@ -223,7 +216,7 @@ async fn first_reply(
         *connection = Some(endpoint.open().await?);
     }
     let connection = connection.as_mut().expect("it has just been opened");
-    let response = connection.send(plan.request(path)).await?;
+    let response = connection.send(plan.requests[path].clone()).await?;
     let mut reference = Reference::new(response.status(), plan.target.paths.len());
     let mut body = response.into_body();
     while let Some(frame) = body.frame().await {
@@ -235,20 +228,12 @@ async fn first_reply(
     Ok(reference)
 }
 
-/// The measurements of a thread.
-struct OfThread {
-    tally: Tally,
-    processor: Option<Duration>,
-    end: Instant,
-}
-
-/// Runs the threads until they have ended.
 async fn run(shared: Arc<Shared>, signals: &mut Signals) -> Result<Measured, String> {
-    let plan = &shared.plan;
+    let (plan, options) = (&shared.plan, &shared.plan.options);
     let (stop, stopped) = watch::channel(false);
-    let (done, mut ended) = mpsc::channel(plan.threads);
-    for index in 0..plan.threads {
-        let connections = (plan.connections + index) / plan.threads;
+    let (done, mut ended) = mpsc::channel(options.threads);
+    for index in 0..options.threads {
+        let connections = (options.connections + index) / options.threads;
         let (shared, done, stopped) = (Arc::clone(&shared), done.clone(), stopped.clone());
         std::thread::Builder::new()
             .name(format!("workout-{index}"))
@@ -259,18 +244,13 @@ async fn run(shared: Arc<Shared>, signals: &mut Signals) -> Result<Measured, Str
             .map_err(|error| format!("threads: {error}"))?;
     }
     drop(done);
-    let (mut tally, mut processor, mut end) = (Tally::new(plan.target.paths.len()), Vec::new(), shared.begin);
+    let mut tally = Tally::new(plan.target.paths.len());
     let mut is_interrupted = false;
     loop {
         tokio::select! {
             of_thread = ended.recv() => match of_thread {
                 None => break,
-                Some(of_thread) => {
-                    let of_thread = of_thread?;
-                    tally.add(&of_thread.tally);
-                    processor.extend(of_thread.processor);
-                    end = end.max(of_thread.end);
-                }
+                Some(of_thread) => tally.add(&of_thread?),
             },
             () = signals.next() => {
                 is_interrupted = true;
@@ -282,19 +262,14 @@ async fn run(shared: Arc<Shared>, signals: &mut Signals) -> Result<Measured, Str
         plan: plan.clone(),
         address: shared.endpoint.address.clone(),
         references: shared.references.clone(),
+        elapsed: tally.end.map_or(Duration::ZERO, |end| end - shared.begin),
         tally,
-        elapsed: end - shared.begin,
-        processor,
         is_interrupted,
     })
 }
 
 /// Runs some of the connections in an event loop of this thread.
-fn run_thread(
-    shared: &Arc<Shared>,
-    connections: usize,
-    mut stopped: watch::Receiver<bool>,
-) -> Result<OfThread, String> {
+fn run_thread(shared: &Arc<Shared>, connections: usize, mut stopped: watch::Receiver<bool>) -> Result<Tally, String> {
     let tally = Arc::new(Mutex::new(Tally::new(shared.plan.target.paths.len())));
     runtime()?.block_on(async {
         let mut tasks = JoinSet::new();
@@ -311,13 +286,10 @@ fn run_thread(
             _ = stopped.wait_for(|is_stopped| *is_stopped) => {}
         }
     });
-    let end = Instant::now();
-    let tally = tally.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    Ok(OfThread {
-        tally,
-        processor: processor_time(),
-        end,
-    })
+    let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    tally.end = Some(Instant::now());
+    tally.processor.extend(processor_time());
+    Ok(tally)
 }
 
 /// The processor time of this thread (sched(7): the first number of `schedstat` is nanoseconds on a processor).
@@ -333,12 +305,15 @@ struct Task {
     connection: Option<Connection>,
 }
 
-/// How an exchange ended.
 enum Outcome {
     /// The reply is complete; how it differs from the first one.
-    Complete { difference: Option<String>, bytes: u64 },
-    /// Broken off on purpose.
-    Broken { bytes: u64 },
+    Complete {
+        difference: Option<String>,
+        bytes: u64,
+    },
+    Broken {
+        bytes: u64,
+    },
 }
 
 impl Task {
@@ -350,10 +325,7 @@ impl Task {
             let path = usize::try_from(number % shared.plan.target.paths.len() as u64).unwrap_or_default();
             let begin = Instant::now();
             let exchange = self.exchange(&shared, number, path);
-            let outcome = match tokio::time::timeout(shared.plan.timeout, exchange).await {
-                Ok(outcome) => outcome,
-                Err(_) => Err(Failure::TimedOut(shared.plan.timeout)),
-            };
+            let outcome = within(shared.plan.options.timeout, exchange).await;
             connect_failures = match outcome {
                 Err(Failure::Connect(_)) => connect_failures + 1,
                 _ => 0,
@@ -404,17 +376,18 @@ impl Task {
             self.open(shared).await?;
         }
         let connection = self.connection.as_mut().ok_or(Failure::NotSent)?;
-        let response = match connection.send(shared.plan.request(path)).await {
+        let request = &shared.plan.requests[path];
+        let response = match connection.send(request.clone()).await {
             // The server closed it at that moment: the request has not left.
             Err(Failure::NotSent) if is_kept => {
                 self.open(shared).await?;
                 let connection = self.connection.as_mut().ok_or(Failure::NotSent)?;
-                connection.send(shared.plan.request(path)).await?
+                connection.send(request.clone()).await?
             }
             sent => sent?,
         };
         let outcome = read(shared, number, path, response).await?;
-        if shared.plan.keep_alive == KeepAlive::Off || matches!(outcome, Outcome::Broken { .. }) {
+        if shared.plan.options.no_keep_alive || matches!(outcome, Outcome::Broken { .. }) {
             self.connection = None;
         }
         Ok(outcome)
@@ -436,12 +409,12 @@ async fn read(
     path: usize,
     response: http::Response<hyper::body::Incoming>,
 ) -> Result<Outcome, Failure> {
-    let is_broken = shared
-        .plan
+    let options = &shared.plan.options;
+    let is_broken = options
         .break_every
         .is_some_and(|every| (number + 1).is_multiple_of(every));
     let status = response.status();
-    let mut check = Check::new(&shared.references[path], shared.plan.comparison);
+    let mut check = Check::new(&shared.references[path], options.compare);
     let mut body = response.into_body();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Failure::of_body(&error))?;

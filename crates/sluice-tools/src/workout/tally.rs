@@ -1,25 +1,21 @@
 //! Counts of one thread, and the sum of all threads.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::histogram::Histogram;
 
 /// Kinds of differences and of failures that are listed; the others are counted together.
 const KINDS_MAX: usize = 12;
 
-/// Counts of a run, or of a part of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     /// The times of complete replies, whether or not they were the same as the first one.
     pub(super) latencies: Histogram,
-    /// Complete replies by path.
     pub(super) replies: Vec<u64>,
     /// Bytes of bodies, also of those that were broken off.
     pub(super) bytes: u64,
-    /// Connections opened.
     pub(super) opened: u64,
-    /// Replies broken off on purpose.
     pub(super) broken: u64,
     /// Replies that differ from the first one.
     pub(super) differences: Kinds,
@@ -27,29 +23,25 @@ pub(super) struct Tally {
     pub(super) failures: Kinds,
     /// Connections given up because the server could not be reached any more.
     pub(super) given_up: u64,
+    /// The processor time of each thread that has ended; empty if the system does not say.
+    pub(super) processor: Vec<Duration>,
+    /// When the last thread ended.
+    pub(super) end: Option<Instant>,
 }
 
 impl Tally {
     pub(super) fn new(paths: usize) -> Tally {
         Tally {
-            latencies: Histogram::new(),
             replies: vec![0; paths],
-            bytes: 0,
-            opened: 0,
-            broken: 0,
-            differences: Kinds::default(),
-            failures: Kinds::default(),
-            given_up: 0,
+            ..Tally::default()
         }
     }
 
-    /// Counts a complete reply for a path.
     pub(super) fn reply(&mut self, path: usize, latency: Duration) {
         self.latencies.record(latency);
         self.replies[path] += 1;
     }
 
-    /// Adds the counts of another thread.
     pub(super) fn add(&mut self, other: &Tally) {
         self.latencies.add(&other.latencies);
         for (count, more) in self.replies.iter_mut().zip(&other.replies) {
@@ -61,6 +53,8 @@ impl Tally {
         self.differences.add(&other.differences);
         self.failures.add(&other.failures);
         self.given_up += other.given_up;
+        self.processor.extend(&other.processor);
+        self.end = self.end.max(other.end);
     }
 }
 
@@ -91,18 +85,14 @@ impl Kinds {
         self.others += other.others;
     }
 
-    /// The sum of all kinds.
     pub(super) fn total(&self) -> u64 {
         self.counts.values().sum::<u64>() + self.others
     }
 
     /// The kinds with their counts, the most frequent first.
     pub(super) fn listed(&self) -> Vec<(&str, u64)> {
-        let mut listed: Vec<(&str, u64)> = self
-            .counts
-            .iter()
-            .map(|(kind, count)| (kind.as_str(), *count))
-            .collect();
+        let counts = self.counts.iter();
+        let mut listed: Vec<_> = counts.map(|(kind, count)| (kind.as_str(), *count)).collect();
         listed.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         if self.others > 0 {
             listed.push(("of other kinds", self.others));

@@ -3,36 +3,26 @@
 use std::fmt;
 
 use http::Uri;
-use http::uri::PathAndQuery;
+use http::uri::{Authority, PathAndQuery, Scheme};
 
 /// Paths in one run at most: a reply is kept for each.
 const PATHS_MAX: usize = 1000;
 
-/// How the server is spoken to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scheme {
-    Http,
-    Https,
-}
-
 /// One server, and what is requested of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(super) scheme: Scheme,
     /// A name or an address; an IPv6 address without its brackets.
     pub(super) host: String,
     pub(super) port: u16,
     /// The value of the Host field: the host and, if the URL has one, the port.
-    pub(super) authority: String,
+    pub(super) authority: Authority,
     /// Paths with their queries, in the order of the rotation. Never empty.
     pub(super) paths: Vec<PathAndQuery>,
 }
 
 impl Target {
     /// Reads URLs, which must all name the same server, and further paths of it.
-    ///
-    /// # Errors
-    /// One line about the URL or path that is wrong.
     pub(super) fn parse(urls: &[String], paths: &[String]) -> Result<Target, String> {
         let mut target: Option<Target> = None;
         for url in urls {
@@ -61,24 +51,15 @@ impl Target {
     }
 
     fn is_same_server(&self, other: &Target) -> bool {
-        let server = |target: &Target| (target.scheme, target.host.to_ascii_lowercase(), target.port);
+        let server = |target: &Target| (target.scheme.clone(), target.host.to_ascii_lowercase(), target.port);
         server(self) == server(other)
-    }
-
-    /// The URL of one of its paths.
-    pub(super) fn url(&self, path: &PathAndQuery) -> String {
-        format!("{self}{path}")
     }
 }
 
 /// The scheme and the authority, without a path.
 impl fmt::Display for Target {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = match self.scheme {
-            Scheme::Http => "http",
-            Scheme::Https => "https",
-        };
-        write!(out, "{scheme}://{}", self.authority)
+        write!(out, "{}://{}", self.scheme, self.authority)
     }
 }
 
@@ -90,8 +71,8 @@ fn parse_url(url: &str) -> Result<Target, String> {
         ));
     };
     let scheme = match scheme.to_ascii_lowercase().as_str() {
-        "http" => Scheme::Http,
-        "https" => Scheme::Https,
+        "http" => Scheme::HTTP,
+        "https" => Scheme::HTTPS,
         _ => return Err(format!("{url}: {scheme} is not supported: write http:// or https://")),
     };
     let uri: Uri = without_fragment(url)
@@ -111,7 +92,7 @@ fn parse_url(url: &str) -> Result<Target, String> {
         None if authority.as_str().len() > authority.host().len() => {
             return Err(format!("{url}: the port is not a number from 1 to 65535"));
         }
-        None if scheme == Scheme::Http => 80,
+        None if scheme == Scheme::HTTP => 80,
         None => 443,
         Some(port) => port.as_u16(),
     };
@@ -119,7 +100,7 @@ fn parse_url(url: &str) -> Result<Target, String> {
         scheme,
         host: host.to_owned(),
         port,
-        authority: authority.as_str().to_owned(),
+        authority: authority.clone(),
         paths: vec![uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"))],
     })
 }

@@ -20,21 +20,16 @@ const SYSTEM_AUTHORITIES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// The certificates that are accepted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trust<'a> {
     /// Certificates of the system's authorities, or of those in the file that SSL_CERT_FILE names.
     System,
     /// Certificates of the authorities in this PEM file.
     File(&'a Path),
-    /// Any.
     Anything,
 }
 
 /// The client's side of TLS 1.2 and 1.3. Connections resume sessions with tickets, as browsers do.
-///
-/// # Errors
-/// One line about a file of authorities; the user's to fix.
 pub(super) fn configuration(trust: Trust<'_>, protocol: Protocol) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -52,7 +47,6 @@ pub(super) fn configuration(trust: Trust<'_>, protocol: Protocol) -> Result<Arc<
     Ok(Arc::new(client))
 }
 
-/// The file of the system's authorities.
 fn system_file() -> Result<PathBuf, String> {
     if let Some(file) = std::env::var_os("SSL_CERT_FILE").filter(|file| !file.is_empty()) {
         return Ok(file.into());

@@ -1,7 +1,7 @@
 //! A stream whose reads take turns with the other tasks of their event loop.
 //!
 //! hyper and TLS go on as long as there are bytes, and a server can send bytes without end that make no reply: interim responses, the
-//! leading zeros of a chunk size. Without turns the time limit and the signals would wait for it. Not here: the time limit (`run`).
+//! leading zeros of a chunk size. Without turns the time limit and the signals would wait for it.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

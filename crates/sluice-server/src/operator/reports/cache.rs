@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sluice_files::file_cache::{CacheEntry, FileCache as Files};
+use sluice_files::cache::{CacheEntry, FileCache as Files};
 use sluice_report::cache::{Entry, FileCache};
 
 use crate::dispatch::Config;
@@ -18,8 +18,8 @@ pub(super) fn collect(wanted: &Wanted) -> Collected {
 }
 
 fn cache(config: &Arc<Config>) -> FileCache {
-    let counters = config.cache.as_ref().map(Files::counters).unwrap_or_default();
-    let mut entries = config.cache.as_ref().map(Files::entries).unwrap_or_default();
+    let counters = config.cache.as_deref().map(Files::counters).unwrap_or_default();
+    let mut entries = config.cache.as_deref().map(Files::entries).unwrap_or_default();
     let directories: HashMap<_, _> = config
         .sites()
         .flat_map(|site| site.directories())

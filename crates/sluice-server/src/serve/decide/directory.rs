@@ -190,7 +190,7 @@ fn list<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>, fo
     }
     let forbidden = |why| Err(ClientFault::Forbidden(why).into());
     match served.resolution.resolved.directory(&target.path) {
-        Some((directory, relative)) if !directory.is_listed() => forbidden(Forbidden::NotListed(relative.into())),
+        Some((directory, relative)) if !directory.is_listed => forbidden(Forbidden::NotListed(relative.into())),
         // The links of the listing are relative to the path that the client knows.
         _ if !original.path.ends_with('/') => forbidden(Forbidden::ListedWithSlashOnly((&*original.path).into())),
         _ => {
@@ -230,7 +230,7 @@ fn nothing(path: &str) -> Fault {
 
 fn is_listed(served: &ServedPath<'_>, target: &Target) -> bool {
     let directory = served.resolution.resolved.directory(&target.path);
-    directory.is_some_and(|(directory, _)| directory.is_listed())
+    directory.is_some_and(|(directory, _)| directory.is_listed)
 }
 
 /// The paths of the index pages that a directory may have: those of the site, then those that are scripts of its route.

@@ -40,7 +40,7 @@ pub(crate) fn list(
     let mut resolution = site.resolve(asked, &mut ())?;
     loop {
         let made = match resolution.resolved.directory(resolution.path(&request.path)) {
-            Some((directory, below)) if directory.is_listed() => listing::make(directory, below, request, &view),
+            Some((directory, below)) if directory.is_listed => listing::make(directory, below, request, &view),
             // The next route lists its own directory of this path.
             Some(_) if resolution.goes_on() => Err(ClientFault::NotFound(Absent::File("".into())).into()),
             _ => return Err(ServerFault::NotADirectory(request.path.as_str().into()).into()),
@@ -84,7 +84,7 @@ impl View<'_> {
                 Some((other, rest)) if other.id() == directory.id() && rest.trim_matches('/') == below => {
                     return Some(EntryKind::There);
                 }
-                Some((other, rest)) => resolution.goes_on() && other.open_to_send(rest.trim_matches('/')).is_err(),
+                Some((other, rest)) => resolution.goes_on() && other.open_below(rest.trim_matches('/')).is_err(),
                 None => false,
             },
         };

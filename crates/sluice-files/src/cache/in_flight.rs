@@ -9,7 +9,7 @@ use crate::cache::entry::{Cached, Key};
 
 /// Variants that are being compressed or wait for it. Beyond this files are sent uncompressed, and a later request starts the
 /// compression.
-pub(super) const IN_FLIGHT_MAX: usize = 256;
+pub(crate) const IN_FLIGHT_MAX: usize = 256;
 
 /// The result of a compression: `None` if the file is sent uncompressed, because it failed or does not make it smaller.
 pub(crate) type Outcome = Option<Arc<Cached>>;
@@ -17,26 +17,21 @@ pub(crate) type Outcome = Option<Arc<Cached>>;
 /// A variant that is being compressed: nothing until the compression has ended.
 pub(crate) type Awaited = watch::Receiver<Option<Outcome>>;
 
-/// The compressions in progress.
 #[derive(Default)]
 pub(crate) struct InFlight(Mutex<HashMap<Key, Awaited>>);
 
-/// The result of [`InFlight::start`].
-pub(super) enum Started {
+pub(crate) enum Started {
     /// By this request, which must run the compression.
     Now(Awaited),
-    /// By an earlier request.
     Earlier(Awaited),
-    /// The compression has ended in the meantime.
     Finished(Arc<Cached>),
-    /// Not started: there are too many.
     TooMany,
 }
 
 impl InFlight {
     /// Registers the compression of a variant, unless it is in progress, or has ended, in which case `cached` returns its
     /// result.
-    pub(super) fn start(&self, key: &Key, variant: Awaited, cached: impl Fn() -> Outcome) -> Started {
+    pub(crate) fn start(&self, key: &Key, variant: Awaited, cached: impl Fn() -> Outcome) -> Started {
         let mut in_flight = self.lock();
         if let Some(variant) = in_flight.get(key) {
             return Started::Earlier(variant.clone());
@@ -51,12 +46,10 @@ impl InFlight {
         Started::Now(variant)
     }
 
-    /// Removes a compression that has ended.
-    pub(super) fn finish(&self, key: &Key) {
+    pub(crate) fn finish(&self, key: &Key) {
         self.lock().remove(key);
     }
 
-    /// The number of compressions in progress.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.lock().len()

@@ -2,7 +2,7 @@
 //!
 //! A variant that is evicted from the cache is compressed again at the next request for it. If the variants that are requested do not
 //! fit the cache, each request could so keep a thread busy for as long as a second. Files are sent uncompressed instead when the time
-//! is used up. Not here: the compression (`on_demand`).
+//! is used up.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,7 +12,6 @@ use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 /// Time that is saved while nothing is compressed, in minutes: enough to compress the files of a large site once after the start.
 const SAVED_MINUTES: u32 = 10;
 
-/// The time between two lines that say that the time is used up.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The time that is left. Each minute adds some, up to the time of `SAVED_MINUTES`.
@@ -65,7 +64,6 @@ impl TimeBudget {
         false
     }
 
-    /// A compression took this time.
     pub(crate) fn spend(&self, time: Duration) {
         let mut state = self.lock();
         self.update(&mut state, Instant::now());
