@@ -16,7 +16,6 @@ use crate::layout::PAGE_BYTES;
 /// mean a timer that would interrupt every attempt.
 const ALLOCATE_TRIES_MAX: u32 = 8;
 
-/// The length of a memfd.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileSize {
     /// Bytes for buffers.

@@ -46,7 +46,6 @@ impl Family {
 /// The signs of a process that is in no session of a script.
 struct Signs {
     session: i32,
-    /// The environment that it was started with.
     environment: Vec<u8>,
     leader: Option<i32>,
 }

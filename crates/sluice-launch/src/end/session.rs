@@ -102,7 +102,6 @@ pub fn end_session(leader: i32, mark: &str) -> Result<(), Survivors> {
     }
 }
 
-/// Sends SIGTERM to members of a session, as `terminate` does.
 fn terminate_members(members: Vec<Member>) {
     if members.len() > TERM_PROCESSES_MAX {
         return;
@@ -267,7 +266,6 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    /// `None` if there is no such process.
     pub(super) fn read(pid: i32) -> Option<Stat> {
         Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
     }

@@ -56,7 +56,6 @@ struct TimeLeft {
     paths: Vec<PathBuf>,
 }
 
-/// The error that a path is not answered for.
 #[derive(Debug, Error)]
 #[error("its file system does not answer, or a process holds its directory")]
 struct Unanswered;

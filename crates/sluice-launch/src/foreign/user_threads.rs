@@ -52,7 +52,6 @@ struct State {
 /// The operations for one user, or of one file system.
 #[derive(Default)]
 struct Share {
-    /// The number of those that run.
     running: usize,
     /// The number of those in `next`.
     admitted: usize,

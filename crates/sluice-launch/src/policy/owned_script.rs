@@ -20,7 +20,6 @@ pub(crate) struct OwnerAndMode {
     pub(crate) mode: u32,
 }
 
-/// A script file with its directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedScript {
     pub(crate) is_regular: bool,
@@ -92,7 +91,6 @@ fn below<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
     path.strip_prefix(directory)?.strip_prefix(b"/")
 }
 
-/// Opens a file for its properties only.
 fn open(at: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     openat(at, path, OFlags::PATH | OFlags::CLOEXEC | flags, FileMode::empty())
 }

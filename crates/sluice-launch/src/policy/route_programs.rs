@@ -142,7 +142,6 @@ impl RoutePrograms {
         }
     }
 
-    /// How a program runs a script of this route.
     fn way<'a>(
         &self,
         source: &RouteSource,

@@ -30,7 +30,6 @@ use crate::wire::program_wire::{self, PlainProgram};
 /// exchanges, may get a launcher of the new program. The test of the specimens says when it changes.
 pub const MESSAGES_VERSION: u32 = 6;
 
-/// A message of the server.
 #[derive(Debug)]
 pub(crate) enum Request {
     Launch {
@@ -52,7 +51,6 @@ pub(crate) enum Request {
     },
 }
 
-/// A message of the launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// The program runs. With the server's ends of its channels.
@@ -120,7 +118,6 @@ pub(crate) fn pack_launch<'a>(
     Ok((packed, fds))
 }
 
-/// The number in a message that is a start.
 pub(crate) fn number_of_launch(message: &[u8]) -> Result<u64, Malformed> {
     match decode(message)? {
         PlainRequest::Launch(number, _) | PlainRequest::LaunchFile(number) => Ok(number),
@@ -131,7 +128,6 @@ pub(crate) fn number_of_launch(message: &[u8]) -> Result<u64, Malformed> {
 const UNEXPECTED: Malformed = Malformed("descriptors that nobody expects");
 
 impl Request {
-    /// Reads a message, as the launcher does.
     pub(crate) fn read(message: &[u8], mut fds: Vec<OwnedFd>) -> Result<Request, Malformed> {
         let plain: PlainRequest<'_> = decode(message)?;
         let has_fds = !fds.is_empty();

@@ -98,7 +98,6 @@ struct State {
     is_closed: bool,
 }
 
-/// A process, by its number.
 enum Entry {
     Starting(Done),
     Running(Option<OnEnd>),

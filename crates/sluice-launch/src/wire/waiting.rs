@@ -7,9 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 /// The event that messages wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
-    /// There are none.
     Nothing,
-    /// Room in the socket.
     Room,
     /// Another launcher, or that the system has more memory.
     Time,

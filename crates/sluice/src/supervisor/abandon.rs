@@ -21,7 +21,6 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// The same, while one is.
 const INTERVAL_WHILE_DYING: Duration = Duration::from_secs(1);
 
-/// How a process that is abandoned has ended, in words.
 const HANGS: &str = "was killed and does not end: it hangs in the kernel, and is abandoned";
 
 /// The bit of SIGKILL among pending signals (proc_pid_status(5)).

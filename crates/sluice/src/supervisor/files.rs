@@ -111,7 +111,6 @@ impl ServerUser {
         }
     }
 
-    /// Whether the permissions of a file let the user write it.
     fn may_write(&self, about: &Metadata) -> bool {
         let Credentials { uid, gid, groups } = &self.user.credentials;
         let mask = match about {

@@ -43,7 +43,6 @@ pub(super) struct Launcher {
     /// Deaths in a row.
     deaths: u32,
     due: Option<Instant>,
-    /// Questions since its last answer.
     unanswered: u32,
 }
 
@@ -70,7 +69,6 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// A launcher that is to end from now on.
     pub(super) fn new(process: ServerProcess) -> Ending {
         Ending {
             process,
@@ -203,7 +201,6 @@ impl Supervisor<'_> {
         self.send(&ToServer::Directories).await;
     }
 
-    /// Gives a server process the socket to its next launcher.
     async fn give_launcher(&self, server: i32, socket: OwnedFd) {
         let candidate = self.candidate.iter().map(|candidate| &candidate.process);
         let mut processes = self.server.iter().chain(&self.retired).chain(candidate);

@@ -54,7 +54,6 @@ pub(super) enum State {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LifeEvent {
-    /// The server process serves.
     Started,
     /// The server process has ended, or was abandoned.
     Died,
@@ -80,7 +79,6 @@ pub(super) enum Action {
     Reload,
     Upgrade,
     RefuseUpgrade,
-    /// Have the server process end after its exchanges.
     Drain,
     End,
     Kill,
@@ -97,11 +95,9 @@ pub(super) enum Action {
 pub(super) struct Life {
     state: State,
     has_served: bool,
-    /// When the last one was started.
     started: Instant,
     /// Deaths in a row.
     deaths: u32,
-    /// A reload that waits.
     wants_reload: bool,
     /// When the server process was started, or asked for a reload.
     asked: Instant,

@@ -89,9 +89,7 @@ struct Supervisor<'a> {
     abandoned: Vec<i32>,
     /// When it is looked next whether one hangs.
     check_due: Instant,
-    /// The look that has not been answered.
     look: Option<Look>,
-    /// A process that reads the configuration.
     reading: Option<Reading>,
     /// Settings, or certificates, that the server process tries.
     pending: reload::Pending,
@@ -100,7 +98,6 @@ struct Supervisor<'a> {
     /// The command that asked for the upgrade.
     upgrade: Option<Cause>,
     history: History,
-    /// The plan of a launcher by the settings in force.
     launcher_plan: LauncherPlan,
     launchers: Vec<Launcher>,
     /// When the launchers are asked next whether they answer.
@@ -111,7 +108,6 @@ struct Supervisor<'a> {
     is_cleaning: bool,
     /// Why the first server process could not start.
     failure: Option<String>,
-    /// The end of the supervisor.
     end: Option<Result<(), String>>,
     logger: &'a Logger,
 }
@@ -306,7 +302,6 @@ impl Supervisor<'_> {
         .await;
     }
 
-    /// Has server processes that were replaced end at once.
     async fn end_retired(&self) {
         for process in &self.retired {
             process.send_or_log(&ToServer::End, &[]).await;
@@ -349,7 +344,6 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Handles a message of a process that may replace the server process.
     async fn on_candidate(&mut self, message: FromServer) {
         let candidate = self.candidate.as_ref();
         let is_trial = candidate.is_some_and(|candidate| candidate.prepared.is_none());
@@ -450,7 +444,6 @@ impl Supervisor<'_> {
         tracing::warn!("a server process is started again{when} (restart {restarts})");
     }
 
-    /// Sends a message to the server process, if there is one.
     async fn send(&self, message: &ToServer) {
         if let Some(server) = &self.server {
             server.send_or_log(message, &[]).await;

@@ -25,7 +25,6 @@ use crate::link::message::ToServer;
 /// How long the other process may take. It waits for file systems for some seconds less.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The purpose for which a configuration is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Reload,
@@ -36,7 +35,6 @@ pub(super) enum Purpose {
 pub(super) struct Reading {
     process: ServerProcess,
     purpose: Purpose,
-    /// When it is given up.
     pub(super) until: Instant,
 }
 
@@ -113,7 +111,6 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The other process takes too long.
     pub(super) async fn give_up_reading(&mut self) {
         let Some(reading) = self.reading.take() else { return };
         reading.process.kill();
@@ -137,7 +134,6 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Goes on with the configuration.
     async fn read(&mut self, purpose: Purpose, silent: &[PathBuf]) -> Option<LifeEvent> {
         match (purpose, self.life.state()) {
             (Purpose::Candidate, _) => self.start_candidate(silent).await,

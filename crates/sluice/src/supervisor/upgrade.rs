@@ -24,11 +24,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// A process that may replace the server process.
 pub(super) struct Candidate {
     pub(super) process: ServerProcess,
-    /// When it is given up.
     pub(super) until: Instant,
     /// The settings that the process would take over. `None` for a program that is only tried.
     pub(super) prepared: Option<Prepared>,
-    /// Why the process cannot take over.
     pub(super) failure: Option<String>,
 }
 
