@@ -530,3 +530,26 @@ fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, FileMode::empty())?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_found_by_their_whole_name() {
+        let text = "low 1\noom 2\noom_kill 3\noom_group_kill 4\n";
+        assert_eq!(entry(text, "oom"), Some(2));
+        assert_eq!(entry(text, "oom_kill"), Some(3));
+        assert_eq!(entry(text, "max"), None);
+    }
+
+    #[test]
+    fn only_mounts_of_version_2_are_considered() {
+        let line = "30 24 0:27 / / rw,nosuid shared:9 - cgroup2 cgroup2 rw";
+        assert_eq!(in_mount(line, "/"), Some(PathBuf::from("/")));
+        let container = "30 24 0:27 /docker/1 / rw - cgroup2 cgroup2 rw";
+        assert_eq!(in_mount(container, "/docker/1/usr"), Some(PathBuf::from("/usr")));
+        assert_eq!(in_mount(container, "/docker/2"), None);
+        assert_eq!(in_mount("30 24 0:27 / / rw - cgroup cgroup rw", "/"), None);
+    }
+}

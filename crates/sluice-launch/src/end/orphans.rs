@@ -156,3 +156,15 @@ fn is_reaped(pid: i32) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     Pid::from_raw(pid).is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_))))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_children_is_numbers_and_blanks() {
+        assert_eq!(parse(b"12 345 "), [12, 345]);
+        assert_eq!(parse(b""), []);
+        assert_eq!(parse(b"12 x 7\n"), [12, 7]);
+    }
+}

@@ -230,3 +230,51 @@ fn identity_of_cached(path: &Path) -> Option<(u64, u64)> {
     let about = statx(opened, c"", flags, StatxFlags::INO | StatxFlags::MNT_ID).ok()?;
     Some((about.stx_mnt_id, about.stx_ino))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn what_does_not_answer_is_asked_once_and_the_rest_goes_on() {
+        let (silent, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let below = silent.path().join("none/below");
+        let (end, ended) = channel::<()>();
+        let (shown, answered, begun) = with_deadline(|| {
+            // As if another process had found it: a short time.
+            expect_silence(std::slice::from_ref(&below));
+            let error = ask(&below, move || Ok(ended.recv().is_err())).unwrap_err();
+            assert!(is_unanswered(&error));
+            let (begin, begun) = channel();
+            let again = ask(&silent.path().join("none"), move || Ok(begin.send(()).is_ok()));
+            assert!(is_unanswered(&again.unwrap_err()), "the same directory");
+            assert_eq!(silent_paths(), std::slice::from_ref(&below));
+            (error.to_string(), is_dir(other.path()), begun)
+        });
+        assert!(shown.contains("does not answer"), "{shown}");
+        assert!(answered && begun.recv().is_err());
+        drop(end);
+        assert!(silent_paths().is_empty() && with_deadline(|| is_dir(silent.path())));
+    }
+
+    #[test]
+    fn the_time_of_all_is_bounded_and_each_has_some() {
+        let mut left = TimeLeft::default();
+        assert_eq!(left.time_for(1), Some(TIME));
+        left.spent = TIME - LEAST / 2;
+        assert_eq!(left.time_for(1), Some(LEAST));
+        left.silent.insert(1);
+        assert_eq!((left.time_for(1), left.time_for(2)), (None, Some(LEAST)));
+    }
+
+    #[test]
+    fn without_a_deadline_the_thread_asks_itself() {
+        let own = std::thread::current().id();
+        let asked = ask(Path::new("/"), move || Ok(std::thread::current().id() == own));
+        assert!(asked.unwrap());
+        let asked = with_deadline(|| ask(Path::new("/"), move || Ok(std::thread::current().id() == own)));
+        assert!(!asked.unwrap());
+    }
+}

@@ -94,3 +94,78 @@ fn below<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
 fn open(at: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     openat(at, path, OFlags::PATH | OFlags::CLOEXEC | flags, FileMode::empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::Path;
+
+    use super::*;
+
+    fn text(path: &Path) -> CString {
+        CString::new(path.as_os_str().as_bytes()).unwrap()
+    }
+
+    fn examine(script: &Path, directory: &Path) -> Result<OwnedScript, FailedCheck> {
+        OwnedScript::examine(&text(script), &[text(directory)])
+    }
+
+    #[test]
+    fn every_directory_down_to_the_script_is_examined() {
+        let home = tempfile::tempdir().unwrap();
+        let cgi = home.path().join("a/cgi");
+        fs::create_dir_all(&cgi).unwrap();
+        fs::set_permissions(&cgi, fs::Permissions::from_mode(0o751)).unwrap();
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o710)).unwrap();
+        let script = cgi.join("hello");
+        fs::write(&script, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o744)).unwrap();
+        let found = examine(&script, home.path()).unwrap();
+        assert!(found.is_regular);
+        assert_eq!(found.file.mode, 0o744);
+        let modes: Vec<u32> = found.directories.iter().map(|directory| directory.mode).collect();
+        assert_eq!((modes[0], modes[2], modes.len()), (0o751, 0o710, 3));
+        assert!(!examine(&cgi, home.path()).unwrap().is_regular);
+    }
+
+    #[test]
+    fn links_and_other_places_are_refused() {
+        let home = tempfile::tempdir().unwrap();
+        fs::write(home.path().join("script"), "").unwrap();
+        symlink("script", home.path().join("link")).unwrap();
+        symlink(".", home.path().join("loop")).unwrap();
+        let path = |name: &str| home.path().join(name);
+        assert!(examine(&path("script"), home.path()).is_ok());
+        // It is opened as a link, which is no regular file.
+        assert!(!examine(&path("link"), home.path()).unwrap().is_regular);
+        assert_eq!(
+            examine(&path("loop/script"), home.path()),
+            Err(FailedCheck::Unreadable(Where::Directory(0), libc::ENOTDIR))
+        );
+        assert_eq!(
+            examine(&path("missing"), home.path()),
+            Err(FailedCheck::Unreadable(Where::Script, libc::ENOENT))
+        );
+        for outside in ["../x", "", ".", "a/../script"] {
+            assert_eq!(
+                examine(&path(outside), home.path()),
+                Err(FailedCheck::Outside),
+                "{outside}"
+            );
+        }
+        for (script, share) in [
+            ("/home/ann/cgi/a", Some(c"/home/ann")),
+            ("/home//ann/a", Some(c"/home/ann")),
+            ("/home/a", Some(c"/home/")),
+            ("/srv/a", None),
+        ] {
+            let script = CString::new(script).unwrap();
+            assert_eq!(share_of_owner(&script, &[c"/home".into()]).as_deref(), share);
+        }
+        let mut beside = home.path().as_os_str().to_owned();
+        beside.push("-other/script");
+        assert_eq!(examine(Path::new(&beside), home.path()), Err(FailedCheck::Outside));
+    }
+}

@@ -30,3 +30,34 @@ fn is_own(file: &OwnedFd, server: u32) -> bool {
         is_file && about.st_nlink == 0 && about.st_uid == server
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+    use crate::users::own_user::own_uid;
+
+    #[test]
+    fn files_without_a_name_of_the_server_are_its_own_and_nothing_else_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let nameless: OwnedFd = tempfile::tempfile().unwrap().into();
+        assert!(is_own(&nameless, own_uid()));
+        assert!(!is_own(&nameless, own_uid() + 1));
+        // SAFETY: the name is NUL-terminated.
+        let memory = unsafe { libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC) };
+        // SAFETY: the kernel has just created it; nothing else owns it.
+        let memory = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(memory) };
+        assert!(is_own(&memory, own_uid()));
+        let named = File::create(directory.path().join("named")).unwrap();
+        let pipe = directory.path().join("pipe");
+        let text = std::ffi::CString::new(pipe.as_os_str().as_bytes()).unwrap();
+        // SAFETY: the path is NUL-terminated.
+        assert_eq!(unsafe { libc::mkfifo(text.as_ptr(), 0o666) }, 0);
+        let pipe = File::options().read(true).write(true).open(pipe).unwrap();
+        for other in [named, pipe, File::open("/dev/null").unwrap(), File::open("/").unwrap()] {
+            assert!(!is_own(&other.into(), own_uid()));
+        }
+    }
+}

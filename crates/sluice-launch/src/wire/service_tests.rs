@@ -94,7 +94,10 @@ impl Scene {
     }
 
     pub(super) fn observe(&self, number: u64, question: u64) {
-        self.send(&codec::encode(&PlainRequest::Ask(number, question, ProcessQuestion::State)), &[]);
+        self.send(
+            &codec::encode(&PlainRequest::Ask(number, question, ProcessQuestion::State)),
+            &[],
+        );
     }
 
     pub(super) fn reply(&self) -> Reply {
@@ -280,7 +283,10 @@ fn unknown_numbers_reach_no_process() {
     let own = std::process::id();
     for number in [0, 1, 5, u64::from(own), u64::MAX] {
         scene.send(&codec::encode(&PlainRequest::Signal(number, Signal::Kill)), &[]);
-        scene.send(&codec::encode(&PlainRequest::Ask(number, 3, ProcessQuestion::State)), &[]);
+        scene.send(
+            &codec::encode(&PlainRequest::Ask(number, 3, ProcessQuestion::State)),
+            &[],
+        );
         match scene.reply() {
             Reply::Answered {
                 question: 3,

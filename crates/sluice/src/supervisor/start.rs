@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use sluice_launch::deadline;
+use sluice_net::listener::Bound;
 use sluice_report::command::History;
 use sluice_server::LauncherPlan;
-use sluice_net::listener::Bound;
 use sluice_settings::source::Source;
 use sluice_settings::{ServerLog, Settings};
 use tokio::signal::unix::{Signal, SignalKind, signal};

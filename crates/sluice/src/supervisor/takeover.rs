@@ -165,7 +165,13 @@ impl Supervisor<'_> {
         fds.extend(self.control.as_ref().map(|control| control.socket.as_fd()));
         fds.extend(self.retired.iter().map(|process| process.channel.as_fd()));
         fds.extend(launchers.map(|process| process.channel.as_fd()));
-        fds.extend(self.sockets.bound().iter().flat_map(|bound| &bound.sockets).map(AsFd::as_fd));
+        fds.extend(
+            self.sockets
+                .bound()
+                .iter()
+                .flat_map(|bound| &bound.sockets)
+                .map(AsFd::as_fd),
+        );
         fds.extend(self.ending.iter().map(|ending| ending.process.channel.as_fd()));
         let (near, far) = channel::pair()?;
         channel::send_now(near.as_fd(), &VERSION, &fds)?;
