@@ -42,7 +42,9 @@ pub enum RouteUser {
     /// The user of scripts whose route names none.
     #[default]
     Usual,
+    /// The user of this name.
     Named(String),
+    /// The owner of each script.
     Owner,
 }
 
