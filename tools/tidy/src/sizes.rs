@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Bytes that all tracked files may have: 12 MB as du(1) counts them.
-const TOTAL_BYTES_MAX: u64 = 12 << 20;
+/// Bytes that all tracked files may have: 12 MB.
+const TOTAL_BYTES_MAX: u64 = 12_000_000;
 /// Bytes that one file may have: enough for the results of a benchmark.
 const FILE_BYTES_MAX: u64 = 512 << 10;
 
