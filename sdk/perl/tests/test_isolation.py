@@ -1,7 +1,5 @@
 """Nothing of one request reaches the next: each test asks one process twice or more."""
 
-import os
-import signal
 import unittest
 
 from common import HEAD, PerlCase, scripts, testing
@@ -44,8 +42,8 @@ class Isolation(PerlCase):
         arguments=HEAD + 'print scalar(@ARGV), " $0" =~ m{/arguments.pl$} ? "ok" : $0; push @ARGV, 1; $0 = "other";',
         time=HEAD + "print $^T >= time - 5 ? 'now' : 'old';",
         handles=HEAD + '$| = 1; open PIPE, "|cat"; print PIPE "written "; print "first "; package Last; our $object = bless []; sub DESTROY { print "destroyed" }',
-        background=HEAD + '$| = 1; if (my $p = fork) { print $p } else { sleep 600; exit } ',
-        background_session=HEAD + 'use POSIX "setsid"; pipe R, W; if (my $p = fork) { <R>; print $p } else { setsid(); open STDOUT, ">/dev/null"; open STDERR, ">/dev/null"; syswrite W, "x\\n"; close W; sleep 600; exit } ',
+        background=HEAD + '$| = 1; if (my $p = fork) { print "$p $$" } else { sleep 600; exit } ',
+        background_session=HEAD + 'use POSIX "setsid"; pipe R, W; if (my $p = fork) { <R>; print "$p $$" } else { setsid(); open STDOUT, ">/dev/null"; open STDERR, ">/dev/null"; syswrite W, "x\\n"; close W; sleep 600; exit } ',
         main=HEAD + 'BEGIN { $main::set = 5 } $main::n++; $::m++; push @main::list, 1; $main::set++; sub own { "own" } print "$main::n$::m", scalar(@main::list), $main::set, main::own(), &::own; print eval { main::none(); 1 } ? "" : $@ =~ /^Undefined subroutine &main::none called at .*main.pl line 3/ ? 1 : $@',
         isa=HEAD + "our @ISA; push @ISA, 'Other'; print scalar @ISA;",
         required=HEAD + 'require "./library.pl"; our $setting; print helper(), $setting; $setting = "changed";',
@@ -134,11 +132,16 @@ class Isolation(PerlCase):
             self.assertEqual(sorted(text.replace("destroyed", " destroyed ").split()), ["destroyed", "first", "written"])
 
     def test_children_that_still_run(self):
-        for pid in self.texts("background.pl", 2):
-            testing.wait_gone(int(pid))
-        for pid in self.texts("background_session.pl", 1):
-            self.assertTrue(testing.is_alive(int(pid)))
-            os.kill(int(pid), signal.SIGKILL)
+        def run(name):
+            return [[int(number) for number in text.split()] for text in self.texts(name, 2)]
+
+        (first, engine), (second, again) = run("background.pl")
+        self.assertEqual(engine, again)
+        # The engine does not kill one with a session of its own: it ends after the reply, and the server kills what it has left.
+        (third, engine), (fourth, another) = run("background_session.pl")
+        self.assertNotEqual(engine, another)
+        for pid in (first, second, third, fourth):
+            testing.wait_gone(pid)
 
     def test_required_file_without_a_package(self):
         self.assert_each("required", "helpset")
