@@ -188,6 +188,8 @@ fn variable(text: &[u8]) -> Result<(Vec<u8>, Vec<u8>), RequestRecordFault> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -211,5 +213,19 @@ mod tests {
             Err(RequestRecordFault::BadLength)
         );
         assert_eq!(decode_request(b"!\nA\n\n"), Err(RequestRecordFault::NotAVariable));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_and_any_variables_hold_the_properties(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            texts in "([A-Z_]{1,8}=[^\\x00\\n;]{0,20};){0,8}",
+            count in 0..99_u32,
+        ) {
+            check(&bytes);
+            check(texts.as_bytes());
+            check(format!("!!{count}\n{texts}").as_bytes());
+            check(format!("!\n{}\n", texts.replace(';', "\n")).as_bytes());
+        }
     }
 }

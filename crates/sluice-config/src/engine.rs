@@ -208,13 +208,19 @@ pub(super) fn read_engines(
             return refuse("a suffix is written with its dot, as in \".py\"");
         }
         match read_engine(&name.value, document, name.line) {
-            Ok(engine) => match engine.foreign_suffix(suffix) {
-                Some(language) => refuse(&format!(
-                    "\"{}\" would not run a file of {language}, or would send its text: write \"{language}\"",
-                    engine.name()
-                )),
-                None => Ok(engine),
-            },
+            Ok(engine) => {
+                if let Some(language) = engine.foreign_suffix(suffix) {
+                    // The engine stays, so that what else is wrong is judged by the one that was meant.
+                    document.report(
+                        name.line,
+                        format!(
+                            "{key}: \"{suffix}\": \"{}\" would not run a file of {language}, or would send its text: write \"{language}\"",
+                            engine.name()
+                        ),
+                    );
+                }
+                Ok(engine)
+            }
             Err(message) => refuse(&format!("\"{}\" {message}", name.value.escape_debug())),
         }
     })

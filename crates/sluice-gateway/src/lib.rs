@@ -23,7 +23,7 @@
 //! | [`RecordLines`], [`RecordAdjustment`] | which records of text get a missing newline |
 //! | [`ScriptControl`] | the directives of `Script-Control`, which ask the server for something |
 //!
-//! Errors that a script makes are [`OutputFault`] and [`HeadFault`]; their messages address the script's author. Higher floors do that.
+//! Errors that a script makes are [`OutputFault`] and [`HeadFault`]; their messages address the script's author.
 #![forbid(unsafe_code)]
 
 mod adjustment;

@@ -140,14 +140,25 @@ impl ScriptControl {
     /// Whether no directive has an effect.
     pub fn is_empty(&self) -> bool {
         // Not a comparison with the default, which each reply would pay for.
-        self.body_mode.is_none()
-            && self.buffers_records.is_none()
-            && self.http_status.is_none()
-            && self.compresses.is_none()
-            && self.lifetime.is_none()
-            && self.output_limit.is_none()
-            && self.silence_limit.is_none()
-            && self.error.is_none()
+        let ScriptControl {
+            body_mode,
+            buffers_records,
+            http_status,
+            compresses,
+            lifetime,
+            output_limit,
+            silence_limit,
+            error,
+            ignored: _,
+        } = self;
+        body_mode.is_none()
+            && buffers_records.is_none()
+            && http_status.is_none()
+            && compresses.is_none()
+            && lifetime.is_none()
+            && output_limit.is_none()
+            && silence_limit.is_none()
+            && error.is_none()
     }
 }
 

@@ -160,6 +160,7 @@ fn whole_seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs())
 }
 
+/// An entity tag, with its quotes (RFC 9110 §8.8.3).
 struct Tag<'a> {
     is_weak: bool,
     opaque: &'a [u8],

@@ -33,6 +33,8 @@ pub struct Progress {
     /// The request body, while it is not complete.
     open_body: Cell<Option<OpenBody>>,
     is_ended: Cell<bool>,
+    /// The response is not sent to its end.
+    pub is_given_up: Cell<bool>,
     waiter: Cell<Option<Waker>>,
 }
 
@@ -97,6 +99,7 @@ impl Progress {
         self.script.set(series::UNNAMED);
         self.open_body.set(None);
         self.is_ended.set(false);
+        self.is_given_up.set(false);
         self.waiter.set(None);
     }
 }

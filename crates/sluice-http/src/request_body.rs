@@ -347,8 +347,9 @@ impl Drop for RequestBody {
         };
         let rest = self.announced.map_or(0, |bytes| bytes.saturating_sub(self.received));
         let is_useful = if self.has_stream {
-            // The response of an exchange that was ended is incomplete: its stream is reset at once.
-            !self.progress.as_ref().is_some_and(|progress| progress.is_ended())
+            // A stream whose response is incomplete is reset at once: the exchange was ended, or its client takes too little.
+            let is_incomplete = |progress: &Rc<Progress>| progress.is_ended() || progress.is_given_up.get();
+            !self.progress.as_ref().is_some_and(is_incomplete)
         } else {
             rest <= DISCARD_BYTES_MAX
         };

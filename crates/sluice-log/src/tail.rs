@@ -101,7 +101,10 @@ impl LogSource {
         let Some(recent) = &self.recent else {
             return Tail {
                 lines: Vec::new(),
-                note: Some(problem),
+                note: Some(match self.file {
+                    Some(_) => problem,
+                    None => format!("{problem}, and nothing is kept in memory"),
+                }),
             };
         };
         let note = format!("{problem}: these lines are kept in memory, since the start of the server");

@@ -22,6 +22,7 @@ pub struct Minute {
     pub received_bytes: u64,
     pub sent_bytes: u64,
     pub by_class: [u32; 5],
+    /// The client left before there was a response.
     pub client_left: u32,
     /// The most requests in progress, looked up once a second.
     pub in_progress_max: u32,
@@ -29,6 +30,7 @@ pub struct Minute {
     pub connections_max: u32,
     pub starts: u8,
     pub stops: u8,
+    /// Ends of the server process that were no stops.
     pub crashes: u8,
     /// The seconds of the minute in which the server ran.
     pub seconds: u8,
@@ -160,6 +162,7 @@ pub struct Bar {
     pub received_bytes: u64,
     pub sent_bytes: u64,
     pub by_class: [u64; 5],
+    /// The client left before there was a response.
     pub client_left: u64,
     pub in_progress_max: u32,
     pub connections_max: u32,

@@ -70,6 +70,7 @@ pub struct Limit {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ServerProcess {
     pub pid: u32,
+    /// Resident memory.
     pub memory_bytes: Option<u64>,
     pub memory_peak_bytes: Option<u64>,
     pub threads: Option<u64>,

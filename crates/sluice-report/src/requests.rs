@@ -79,6 +79,7 @@ pub struct ActiveRequest {
     pub handler: String,
     pub received_bytes: u64,
     pub sent_bytes: u64,
+    /// The script process that works for it.
     pub pid: Option<i32>,
     pub script: Option<String>,
     pub worker: usize,

@@ -20,6 +20,7 @@ pub struct Pool {
     pub site: String,
     pub origin: String,
     pub max: usize,
+    /// Idle processes that are kept.
     pub min: usize,
     /// After this time without a request a process is ended, milliseconds.
     pub idle_ms: u64,

@@ -26,6 +26,7 @@ pub struct Traffic {
     pub answers: Counts,
     pub received_bytes: u64,
     pub sent_bytes: u64,
+    /// Responses that were not sent to their end.
     pub truncated: u64,
     /// The time from the head of the request to the first byte of the response.
     pub first_byte: Times,

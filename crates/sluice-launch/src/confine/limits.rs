@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, getrlimit};
 use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
 
 use crate::confine::root_and_tmp::has_capability;
+use crate::syscall::checked;
 
 /// Resource limits of one script process; `None` keeps the server's limit. Soft and hard limit are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,11 +107,13 @@ impl Limit {
 
     /// Sets the limit for the calling process. Called in the child: one system call, nothing else.
     pub(crate) fn set(&self) -> Result<(), i32> {
-        let bounds = Rlimit {
-            current: Some(self.soft),
-            maximum: Some(self.hard),
-        };
-        setrlimit(self.resource, bounds).map_err(Errno::raw_os_error)
+        const SELF: libc::pid_t = 0;
+        const OLD: usize = 0;
+        let bounds: [u64; 2] = [self.soft, self.hard];
+        // SAFETY: `bounds` has the layout of struct rlimit64, which the kernel reads; a null old limit is not written. Not by rustix, which
+        // promises nothing of what it does beside the system call.
+        let done = unsafe { libc::syscall(libc::SYS_prlimit64, SELF, self.resource as u32, bounds.as_ptr(), OLD) };
+        checked(done).map(drop)
     }
 }
 

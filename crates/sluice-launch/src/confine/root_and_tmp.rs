@@ -55,13 +55,13 @@ pub(crate) fn change_root(directory: &CStr) -> Result<(), i32> {
     checked(unsafe { libc::syscall(libc::SYS_chdir, c"/".as_ptr()) }).map(drop)
 }
 
-/// Whether this process may mount file systems.
+/// Whether this process may mount file systems (CAP_SYS_ADMIN).
 #[must_use]
 pub fn may_mount() -> bool {
     has_capability(CapabilitySet::SYS_ADMIN)
 }
 
-/// Whether this process may change its root.
+/// Whether this process may change its root (CAP_SYS_CHROOT).
 #[must_use]
 pub fn may_change_root() -> bool {
     has_capability(CapabilitySet::SYS_CHROOT)

@@ -63,7 +63,7 @@ pub fn reap_with_usage(pidfd: BorrowedFd<'_>) -> io::Result<Option<(Exit, Usage)
 /// Whether the process has exited, reaped or not. Does not reap it.
 ///
 /// # Errors
-/// `pidfd` is not a valid descriptor: the server's fault.
+/// The kernel is short of memory (poll(2)).
 pub fn has_exited(pidfd: BorrowedFd<'_>) -> io::Result<bool> {
     await_exit(pidfd, Some(Instant::now()))
 }

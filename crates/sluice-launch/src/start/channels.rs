@@ -213,7 +213,7 @@ fn record_pair(record_bytes_max: usize) -> io::Result<(OwnedFd, OwnedFd)> {
     refuse_descriptors(&server);
     let needed = record_bytes_max.saturating_add(SEND_BUFFER_OVERHEAD_BYTES);
     if socket_send_buffer_size(&script)? < needed {
-        // The kernel doubles the value for its own overhead, and silently limits it to net.core.wmem_max (socket(7)).
+        // The kernel doubles the value for its own overhead, so at least two records fit, and silently limits it to net.core.wmem_max (socket(7)).
         set_socket_send_buffer_size(&script, needed.min(i32::MAX as usize))?;
         if socket_send_buffer_size(&script)? < needed {
             return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));

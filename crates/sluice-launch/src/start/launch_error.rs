@@ -57,10 +57,11 @@ pub enum Stage {
 }
 
 impl LaunchError {
+    /// An error without a number is one of input and output.
     pub(crate) fn of(stage: Stage, error: &io::Error) -> LaunchError {
         LaunchError {
             stage,
-            errno: error.raw_os_error().unwrap_or(libc::EOPNOTSUPP),
+            errno: error.raw_os_error().unwrap_or(libc::EIO),
         }
     }
 

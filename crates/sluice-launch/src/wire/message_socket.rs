@@ -21,6 +21,7 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct Arrived {
     pub(crate) bytes: usize,
     pub(crate) fds: Vec<OwnedFd>,
+    /// Some of its descriptors did not arrive, because this process has no room for more.
     pub(crate) are_fds_missing: bool,
 }
 

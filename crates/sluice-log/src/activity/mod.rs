@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use sluice_report::activity::{Activity, Period};
 
@@ -31,6 +31,9 @@ const START_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long the end of the server waits for the last minute to be written, because a disk may hang.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The difference between two clocks that is logged as a change of the time.
+const CLOCK_CHANGE: Duration = Duration::from_secs(60);
 
 /// The name of the file in the directory for the state of the server.
 pub const FILE_NAME: &str = "activity.ring";
@@ -158,9 +161,11 @@ impl Thread {
 }
 
 fn run(recorder: &Recorder, sums: impl Fn() -> Sums, commands: &Receiver<Command>) {
+    let mut clocks = (SystemTime::now(), Instant::now());
     loop {
         let command = commands.recv_timeout(rest_of_minute(SystemTime::now()));
         let now = SystemTime::now();
+        report_clock_change(&mut clocks, now);
         let mut history = lock(&recorder.history);
         let seconds = unix_seconds(now);
         match command {
@@ -186,6 +191,27 @@ fn rest_of_minute(now: SystemTime) -> Duration {
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let begun = Duration::new(since.as_secs() % 60, since.subsec_nanos());
     MINUTE - begun
+}
+
+/// Logs that the time was set, or that the machine was suspended: the minutes have a gap then, or some have the sum of two.
+fn report_clock_change(clocks: &mut (SystemTime, Instant), now: SystemTime) {
+    let expected = clocks.0 + clocks.1.elapsed();
+    *clocks = (now, Instant::now());
+    match now.duration_since(expected) {
+        Ok(forward) if forward >= CLOCK_CHANGE => {
+            let seconds = forward.as_secs();
+            tracing::warn!(
+                "activity: the time went forward by {seconds} s (it was set, or the machine was suspended); the minutes between are empty"
+            );
+        }
+        Err(back) if back.duration() >= CLOCK_CHANGE => {
+            let seconds = back.duration().as_secs();
+            tracing::warn!(
+                "activity: the time was set back by {seconds} s; minutes that come twice have the sum of both"
+            );
+        }
+        _ => {}
+    }
 }
 
 fn unix_seconds(time: SystemTime) -> u64 {

@@ -144,8 +144,12 @@ impl Call {
         let number: u32 = words.next()?.parse().ok()?;
         let first = words.next()?.strip_prefix("0x")?;
         let known = CALLS.iter().find(|(x86, generic, ..)| {
-            let own = if cfg!(target_arch = "x86_64") { *x86 } else { *generic };
-            own == number
+            if cfg!(target_arch = "x86_64") {
+                *x86 == number
+            } else {
+                // Other architectures have numbers of their own.
+                cfg!(any(target_arch = "aarch64", target_arch = "riscv64")) && *generic == number
+            }
         });
         Some(Call {
             number,

@@ -284,7 +284,8 @@ impl Route {
                 let part = leading_parts(path).find(|part| self.pattern.matches(part).is_some())?;
                 Some(Capture(0..part.len()))
             }
-            _ => {
+            Some(RouteKind::Files(_) | RouteKind::Script(_) | RouteKind::Redirect { .. } | RouteKind::Reports)
+            | None => {
                 let star = self.pattern.matches(path)?;
                 // `/app/*` also matches `/app`.
                 let begin = self.pattern.prefix().len().min(path.len());
@@ -377,7 +378,9 @@ impl RouteKind {
                 ScriptSource::Directory(directory) => Some(directory),
                 ScriptSource::File(_) | ScriptSource::App { .. } | ScriptSource::Root => None,
             },
-            _ => self.directory().map(Directory::path),
+            RouteKind::Files(_) | RouteKind::Redirect { .. } | RouteKind::Refuse(_) | RouteKind::Reports => {
+                self.directory().map(Directory::path)
+            }
         }
     }
 }

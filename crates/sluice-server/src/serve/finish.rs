@@ -192,6 +192,8 @@ impl Drop for Finish {
             && self.body.length() != Some(0)
         {
             exchange.note_truncated();
+            // Before the body is dropped, which may have that of the request.
+            exchange.progress.is_given_up.set(true);
             watched::left(exchange, self.body.length());
         }
     }
