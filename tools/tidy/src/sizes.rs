@@ -48,7 +48,7 @@ mod tests {
         let many = [("a", FILE_BYTES_MAX); 25];
         assert_eq!(
             check(&many),
-            ["all tracked files have 13107200 bytes: they may have 12582912"]
+            ["all tracked files have 13107200 bytes: they may have 12000000"]
         );
     }
 }
