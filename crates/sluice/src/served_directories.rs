@@ -10,9 +10,16 @@ use std::time::Duration;
 
 use sluice_launch::{LookupShare, look_elsewhere};
 use sluice_settings::{Action, ScriptSource, Settings};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The longest pause between two looks. Each change doubles the pause, because it replaces the script processes of all users, and the owner of one link
+/// can switch it without end.
+const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(60);
+
+/// Time without a change after which the pause is short again.
+const QUIET: Duration = Duration::from_secs(600);
 
 /// How long a check may take: file systems may not answer.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,6 +33,31 @@ pub(crate) struct ServedDirectories {
     paths: Arc<[PathBuf]>,
     /// Empty before the first look.
     seen: Vec<Identity>,
+    pause: Pause,
+}
+
+/// The pause between two looks.
+#[derive(Default)]
+struct Pause {
+    /// Changes since the last quiet time.
+    changes: u32,
+    last_change: Option<Instant>,
+    /// When the next look is due. `None` before the first one.
+    due: Option<Instant>,
+}
+
+impl Pause {
+    /// Notes a look and whether it has found a change.
+    fn note(&mut self, has_changed: bool, now: Instant) {
+        if has_changed {
+            self.changes += 1;
+            self.last_change = Some(now);
+        } else if self.last_change.is_some_and(|last| now - last >= QUIET) {
+            *self = Pause::default();
+        }
+        let factor = 1_u32.checked_shl(self.changes).unwrap_or(u32::MAX);
+        self.due = Some(now + CHECK_INTERVAL.saturating_mul(factor).min(CHECK_INTERVAL_MAX));
+    }
 }
 
 impl ServedDirectories {
@@ -47,7 +79,7 @@ impl ServedDirectories {
         paths.dedup();
         ServedDirectories {
             paths: paths.into(),
-            seen: Vec::new(),
+            ..ServedDirectories::default()
         }
     }
 
@@ -57,15 +89,18 @@ impl ServedDirectories {
             return std::future::pending().await;
         }
         loop {
+            if let Some(due) = self.pause.due {
+                sleep_until(due).await;
+            }
             let paths = Arc::clone(&self.paths);
             let look = look_elsewhere(LookupShare::DIRECTORIES, move || paths.iter().map(identity).collect());
             // Without an answer nothing is known to have changed.
-            if let Ok(now) = look.within(sleep(LOOK_TIMEOUT)).await
-                && let Some(index) = self.compare(now)
-            {
+            let answer = look.within(sleep(LOOK_TIMEOUT)).await.ok();
+            let changed = answer.and_then(|now| self.compare(now));
+            self.pause.note(changed.is_some(), Instant::now());
+            if let Some(index) = changed {
                 return self.paths[index].clone();
             }
-            sleep(CHECK_INTERVAL).await;
         }
     }
 
@@ -111,5 +146,20 @@ mod tests {
         ] {
             assert_eq!(directories.compare(now.to_vec()), changed, "{now:?}");
         }
+    }
+
+    #[test]
+    fn a_path_that_keeps_switching_is_followed_once_a_minute() {
+        let (mut pause, begun) = (Pause::default(), Instant::now());
+        let mut seconds = |has_changed, at| {
+            let now = begun + Duration::from_secs(at);
+            pause.note(has_changed, now);
+            (pause.due.unwrap() - now).as_secs()
+        };
+        assert_eq!(seconds(false, 0), 1);
+        let pauses: Vec<u64> = (0..100).map(|at| seconds(true, at)).collect();
+        assert_eq!(pauses[..7], [2, 4, 8, 16, 32, 60, 60]);
+        assert!(pauses[7..].iter().all(|pause| *pause == 60));
+        assert_eq!((seconds(false, 698), seconds(false, 699)), (60, 1));
     }
 }
