@@ -277,7 +277,7 @@ impl Loaded {
     }
 }
 
-/// The content of a file; nothing if there is none.
+/// The content of a file; empty without a file.
 fn parsed<T: Default>(path: Option<&Path>, parse: fn(&str) -> Result<T, String>) -> Result<T, String> {
     let Some(path) = path else { return Ok(T::default()) };
     parse(&read(path)?).map_err(|message| format!("{}:{message}", path.display()))

@@ -40,7 +40,7 @@ pub(crate) struct CacheWork {
 }
 
 impl CacheWork {
-    /// The work; `None` if there is none.
+    /// The work; `None` if the cache needs no work.
     pub(crate) fn boxed(self) -> Option<Box<CacheWork>> {
         let has_any = self.file.is_some() || self.beside.is_some() || self.compression.is_some();
         has_any.then(|| Box::new(self))

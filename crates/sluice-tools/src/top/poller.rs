@@ -11,7 +11,7 @@ use crate::top::model::Snapshot;
 
 pub(super) enum News {
     Snapshot(Box<Snapshot>),
-    /// The answer to a command, or why there is none.
+    /// The answer to a command, or the reason why the server gave no answer.
     Message(String),
     /// The server did not answer, because of this.
     Silence(String),

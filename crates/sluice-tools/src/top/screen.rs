@@ -38,7 +38,7 @@ pub(super) enum Input {
 }
 
 impl Screen {
-    /// Takes the terminal, unless there is none or it refuses.
+    /// Takes the terminal. The error says why it cannot.
     pub(super) fn open() -> Result<Screen, String> {
         if !stdout().is_terminal() || !std::io::stdin().is_terminal() {
             return Err("standard input and output must be a terminal; use --once or --json otherwise".to_owned());

@@ -30,7 +30,7 @@ impl<'q> Claims<'q> {
         }
     }
 
-    /// Asks the gate for its verdict, and again with the user whom it needs, as `authorize` does. What is not known is noted.
+    /// Asks the gate for its verdict, and again with the user whom it needs, as `authorize` does. Notes the questions that only a request can answer.
     /// Errors: the fault that a client with these claims would get.
     pub(super) fn judge(&mut self, attributes: &RequestAttributes<'_>, adjustments: &Adjustments) -> Result<(), Fault> {
         let mut identity = Identity::default();
