@@ -113,7 +113,8 @@ fn a_file_that_changes_while_its_request_waits_is_sent_as_it_is_then() {
         let setup = setup().script("wait", WAITING_SCRIPT).route(&format!(
             "path = \"/*\"\n{access}throttle = {{ at_once = 1, queue = 1, queue_timeout = \"1m\" }}"
         ));
-        let setup = setup.route("path = \"/health.txt\"\naccess = false");
+        // Without the cache, which sends the old content until it revalidates.
+        let setup = setup.route("path = \"/health.txt\"\naccess = false").cache("size = 0");
         let (events, mut gate) = (setup.event_fifo("events"), setup.gate("gate"));
         let server = setup.start();
         let old = server.send(request("GET", "/a.txt", &basic("ann", "open sesame")));

@@ -5,9 +5,13 @@ use std::time::Duration;
 use super::{BOB, SERVER, give, is_root, open_setup};
 use sluice_testing::{Client, Server, wait_until_within};
 
-/// Users of no other test, because one of them stops every process of its user.
+/// A user of no other test.
 const HOLDING: u32 = 64_021;
-const STOPPING: u32 = 64_022;
+
+/// A user of no other test, and of no other run of the tests at the same time, because every process of this user is stopped.
+fn stopped_user() -> u32 {
+    60_000 + std::process::id() % 4_000
+}
 
 /// Clients that wait at once: those of six seconds at least, within which a start that was stopped is reported.
 const CLIENTS_MAX: usize = 3000;
@@ -93,7 +97,7 @@ fn a_script_that_stops_all_processes_of_its_user_stops_nobody_else() {
     if !is_root() {
         return;
     }
-    let (server, events) = start(STOPPING, "stopper", STOPPER);
+    let (server, events) = start(stopped_user(), "stopper", STOPPER);
     let _stopper = ask(&server, "/first/stopper");
     assert_eq!(events.line().trim(), "begun");
     let mut clients = Vec::new();
