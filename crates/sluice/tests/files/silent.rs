@@ -241,7 +241,7 @@ fn names_that_are_looked_up_in_a_held_directory_are_refused_and_delay_nothing() 
     let Some(held) = HeldDirectory::hold(&server.path("htdocs/held"), &server.path("memory")) else {
         return;
     };
-    let mut waiting: Vec<Client> = (0..5).map(|_| server.connect()).collect();
+    let mut waiting: Vec<Client> = (0..12).map(|_| server.connect()).collect();
     for (number, client) in waiting.iter_mut().enumerate() {
         client.get(&format!("/held/none{number}"));
     }
@@ -264,7 +264,8 @@ fn names_that_are_looked_up_in_a_held_directory_are_refused_and_delay_nothing() 
     assert_refused(&server.get("/held/later"));
     assert!(begun.elapsed() < AT_ONCE);
     let threads = threads(server.server_pid(), "local-lookups");
-    assert!((2..=4).contains(&threads), "{threads}");
+    // Two for the held directory, and some for the others: a thread that has answered may not be free yet when the next one is needed.
+    assert!((2..=8).contains(&threads), "{threads}");
     drop(held);
     assert!(wait_until(|| server.get("/held/later").status == 404));
 }
