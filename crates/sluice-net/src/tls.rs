@@ -216,12 +216,41 @@ impl Opener<'_> {
     }
 }
 
-/// Reads a certificate chain and its key, and checks that they belong together.
+/// Whether a certificate chain and its key can be used.
+///
+/// # Errors
+/// A file cannot be read or is none of its kind, or the key does not belong to the certificate: the administrator's fault.
+pub fn check_identity(settings: &IdentitySettings, source: &Source) -> Result<(), OpenError> {
+    read_identity(settings, source, &aws_lc_rs::default_provider()).map(drop)
+}
+
+/// Whether the authorities for client certificates, and their revocation lists, can be used.
+///
+/// # Errors
+/// A file cannot be read or is none of its kind: the administrator's fault.
+pub fn check_authorities(settings: &AuthoritySettings, source: &Source) -> Result<(), OpenError> {
+    ClientAuthorities::open(settings, source, &Arc::new(aws_lc_rs::default_provider())).map(drop)
+}
+
+/// Reads a certificate chain and its key, and warns if the certificate is not valid now.
 fn open_identity(
     settings: &IdentitySettings,
     source: &Source,
     provider: &CryptoProvider,
 ) -> Result<Arc<CertifiedKey>, OpenError> {
+    let (certified, name) = read_identity(settings, source, provider)?;
+    if let Some(warning) = certified.cert.first().and_then(|leaf| out_of_date(leaf)) {
+        tracing::warn!("{name}: {warning}");
+    }
+    Ok(Arc::new(certified))
+}
+
+/// Reads a certificate chain and its key, and checks that they belong together. Returns the name of the certificate, too.
+fn read_identity(
+    settings: &IdentitySettings,
+    source: &Source,
+    provider: &CryptoProvider,
+) -> Result<(CertifiedKey, String), OpenError> {
     let refuse = |what: &dyn fmt::Display| OpenError::new(&settings.origin, what.to_string());
     let (chain, key, name) = match &settings.source {
         IdentitySource::Files { certificate, key } => {
@@ -240,14 +269,13 @@ fn open_identity(
             "the generated certificate".to_owned(),
         ),
     };
-    if let Some(warning) = chain.first().and_then(|leaf| out_of_date(leaf)) {
-        tracing::warn!("{name}: {warning}");
+    match CertifiedKey::from_der(chain, key, provider) {
+        Ok(certified) => Ok((certified, name)),
+        Err(rustls::Error::InconsistentKeys(_)) => {
+            Err(refuse(&format!("{name}: the key does not belong to this certificate")))
+        }
+        Err(error) => Err(refuse(&format!("{name}: {error}"))),
     }
-    let certified = CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => refuse(&format!("{name}: the key does not belong to this certificate")),
-        error => refuse(&format!("{name}: {error}")),
-    })?;
-    Ok(Arc::new(certified))
 }
 
 pub(crate) fn read_pem(file: &Path, source: &Source) -> Result<Vec<u8>, String> {

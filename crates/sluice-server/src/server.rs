@@ -283,6 +283,9 @@ impl Server {
         let listener_protocols = self.listener_protocols(settings, &numbers, &addresses.by_number())?;
         self.state.listener_protocols.store(Arc::new(listener_protocols));
         self.state.certificates.store(Arc::new(certificates(settings)));
+        self.state
+            .tolerated
+            .store(Arc::new(settings.source.tolerated().unwrap_or_default()));
         Ok(())
     }
 

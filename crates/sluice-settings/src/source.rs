@@ -144,6 +144,15 @@ impl Source {
         }
     }
 
+    /// The bundle of a given source.
+    #[must_use]
+    pub fn bundle(&self) -> Option<&Bundle> {
+        match self.0.as_deref() {
+            Some(Files::Given(bundle)) => Some(bundle),
+            _ => None,
+        }
+    }
+
     /// Notes that the file systems of these paths do not answer, if the source records.
     pub fn note_silent(&self, paths: &[PathBuf]) {
         self.record(|bundle| bundle.note_silent(paths));
@@ -251,6 +260,15 @@ impl Bundle {
     pub fn update(&mut self, later: Bundle) {
         self.files.extend(later.files);
         self.directories.extend(later.directories);
+    }
+
+    /// Takes these files of an earlier reading instead of its own. One that the earlier reading does not have stays.
+    pub fn keep(&mut self, files: &[PathBuf], earlier: &Bundle) {
+        for file in files {
+            if let Some(content) = earlier.files.get(file) {
+                self.files.insert(file.clone(), content.clone());
+            }
+        }
     }
 
     /// The bundle as bytes, which `decode` reads.

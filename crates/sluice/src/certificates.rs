@@ -8,6 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 use sluice_launch::{Answer, LookupShare, deadline, look_elsewhere};
+use sluice_net::tls;
+use sluice_settings::open_error::OpenError;
 use sluice_settings::source::Source;
 use sluice_settings::{
     AuthoritySettings, ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, Settings, TlsSettings,
@@ -50,26 +52,66 @@ struct Look {
     until: Instant,
 }
 
+/// Files that are used together.
+pub(crate) enum Credential<'a> {
+    /// A certificate chain and its key.
+    Identity(&'a IdentitySettings),
+    /// Authorities for client certificates, and their revocation lists.
+    Authorities(&'a AuthoritySettings),
+}
+
+impl Credential<'_> {
+    /// The files; none of a certificate that this process has made.
+    pub(crate) fn files(&self) -> Vec<&PathBuf> {
+        match self {
+            Credential::Identity(identity) => match &identity.source {
+                IdentitySource::Files { certificate, key } => vec![certificate, key],
+                IdentitySource::Made { .. } => Vec::new(),
+            },
+            Credential::Authorities(authorities) => std::iter::once(&authorities.certificates)
+                .chain(&authorities.revocation_lists)
+                .collect(),
+        }
+    }
+
+    /// The place in the configuration.
+    pub(crate) fn origin(&self) -> &str {
+        match self {
+            Credential::Identity(identity) => &identity.origin,
+            Credential::Authorities(authorities) => &authorities.origin,
+        }
+    }
+
+    /// Whether the files can be used together.
+    pub(crate) fn check(&self, source: &Source) -> Result<(), OpenError> {
+        match self {
+            Credential::Identity(identity) => tls::check_identity(identity, source),
+            Credential::Authorities(authorities) => tls::check_authorities(authorities, source),
+        }
+    }
+}
+
+/// All certificates and authorities of settings.
+pub(crate) fn credentials(settings: &Settings) -> Vec<Credential<'_>> {
+    let mut found = Vec::new();
+    for tls in settings.listen.iter().filter_map(|listen| listen.tls.as_ref()) {
+        found.push(Credential::Identity(&tls.identity));
+        found.extend(tls.clients.authorities().map(Credential::Authorities));
+    }
+    for site in &settings.sites {
+        found.extend(site.identity.as_ref().map(Credential::Identity));
+        found.extend(site.client_authorities.as_ref().map(Credential::Authorities));
+    }
+    found
+}
+
 impl Certificates {
     pub(crate) fn of(settings: &Settings) -> Certificates {
-        let of_addresses = settings.listen.iter().filter_map(|listen| listen.tls.as_ref());
-        let of_sites = settings
-            .sites
+        let files: Vec<PathBuf> = credentials(settings)
             .iter()
-            .filter_map(|site| site.client_authorities.as_ref());
-        let authorities = of_addresses
-            .clone()
-            .filter_map(|tls| tls.clients.authorities())
-            .chain(of_sites);
-        let mut files: Vec<PathBuf> = authorities.flat_map(files_of).cloned().collect();
-        let identities = of_addresses
-            .map(|tls| &tls.identity)
-            .chain(settings.sites.iter().filter_map(|site| site.identity.as_ref()));
-        for identity in identities {
-            if let IdentitySource::Files { certificate, key } = &identity.source {
-                files.extend([certificate.clone(), key.clone()]);
-            }
-        }
+            .flat_map(Credential::files)
+            .cloned()
+            .collect();
         Certificates {
             seen: files.iter().map(|file| stamp(file)).collect(),
             files: files.into(),
@@ -79,11 +121,11 @@ impl Certificates {
         }
     }
 
-    /// Reads the files into a source that records them. What cannot be read is reported by who uses it.
-    pub(crate) fn record(&self, source: &Source) {
-        for file in &*self.files {
-            let _ = source.read(file, BYTES_MAX);
-        }
+    /// Reads the files into a source that records them. Returns those that cannot be read, with the reason.
+    pub(crate) fn record(&self, source: &Source) -> Vec<(PathBuf, String)> {
+        let read = |file: &PathBuf| source.read(file, BYTES_MAX).err();
+        let failed = |file| read(file).map(|error| (file.clone(), error.to_string()));
+        self.files.iter().filter_map(failed).collect()
     }
 
     /// Waits until files have changed and then stayed unchanged for one interval, because a certificate and its key are replaced one
@@ -126,10 +168,6 @@ impl Look {
             until: Instant::now() + LOOK_TIMEOUT,
         }
     }
-}
-
-fn files_of(authorities: &AuthoritySettings) -> impl Iterator<Item = &PathBuf> {
-    std::iter::once(&authorities.certificates).chain(&authorities.revocation_lists)
 }
 
 fn stamp(file: &Path) -> Stamp {

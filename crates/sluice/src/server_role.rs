@@ -16,6 +16,7 @@
 //! cannot do itself.
 
 mod reload;
+mod renewal;
 mod report;
 mod supervised;
 
@@ -255,7 +256,7 @@ impl<'a> Role<'a> {
                 addresses.iter().for_each(|address| self.server.remove_address(address));
             }
             ToServer::Alone => self.keep_activity(),
-            ToServer::Certificates => self.use_certificates(fds).await,
+            ToServer::Certificates { unread } => self.use_certificates(&unread, fds).await,
             ToServer::ReopenLogs(cause) => {
                 let report = self.link.as_mut().map(|link| link.report_of(&[cause]));
                 if let Some(mut report) = report {

@@ -22,7 +22,7 @@ use sluice_settings::ScriptUserSettings;
 
 /// The version of these messages, and of what a supervisor leaves for its successor: the hundreds change when one of them does. What server
 /// process and launcher say to each other belongs to it, because an old server process may get a launcher of the new program.
-pub(crate) const VERSION: u32 = 600 + sluice_launch::MESSAGES_VERSION;
+pub(crate) const VERSION: u32 = 700 + sluice_launch::MESSAGES_VERSION;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToServer {
@@ -42,8 +42,11 @@ pub(crate) enum ToServer {
     Remove(Vec<String>),
     /// The server processes before this one have ended, so what only one may have is free.
     Alone,
-    /// Read certificates and keys again. With the bundle.
-    Certificates,
+    /// Use the certificates and keys of this bundle.
+    Certificates {
+        /// The files that cannot be read, with the reason.
+        unread: Vec<(PathBuf, String)>,
+    },
     /// Open the logs again. Their files have been made.
     ReopenLogs(Cause),
     /// Empty the file cache (SIGUSR2).
@@ -135,8 +138,9 @@ pub(crate) enum FromServer {
     Reloaded {
         is_done: bool,
     },
+    /// The bundle is used, but for these files, whose old content stays. `None` if it is not used.
     NewCertificates {
-        is_done: bool,
+        kept: Option<Vec<PathBuf>>,
     },
     /// A command that the supervisor carries out. The result has this number as a cause.
     Command {

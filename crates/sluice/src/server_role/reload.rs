@@ -103,37 +103,6 @@ impl Role<'_> {
         Ok(settings)
     }
 
-    /// Reads certificates and keys of a bundle again, and says whether that succeeded.
-    pub(super) async fn use_certificates(&mut self, fds: Vec<OwnedFd>) {
-        let bundle = PassedFds::new(fds).one().and_then(|bundle| read_bundle(&bundle));
-        let is_done = match bundle {
-            Ok(bundle) => {
-                self.settings.source = Source::given(bundle).tolerating(self.settings.source.tolerated());
-                self.reload_certificates()
-            }
-            Err(error) => {
-                tracing::error!("certificates have changed: {error}");
-                false
-            }
-        };
-        self.send(&FromServer::NewCertificates { is_done }).await;
-    }
-
-    /// Reads certificates and keys again. Returns whether they are in force.
-    pub(super) fn reload_certificates(&self) -> bool {
-        match deadline::with_deadline(|| self.server.reload_certificates(&self.settings)) {
-            Ok(()) => {
-                tracing::info!("certificates have changed: the new ones are in force");
-                self.server.faults().iter().for_each(|line| tracing::error!("{line}"));
-            }
-            Err(error) => {
-                tracing::error!("certificates have changed: {error}; the old ones stay in effect");
-                return false;
-            }
-        }
-        true
-    }
-
     pub(super) async fn send(&mut self, message: &FromServer) {
         if let Some(link) = &mut self.link {
             link.send(message).await;

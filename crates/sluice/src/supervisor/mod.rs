@@ -336,7 +336,7 @@ impl Supervisor<'_> {
                 self.conclude_reload(is_done).await;
                 self.on(LifeEvent::ReloadOver).await;
             }
-            FromServer::NewCertificates { is_done } => self.conclude_certificates(is_done),
+            FromServer::NewCertificates { kept } => self.conclude_certificates(kept.as_deref()),
             FromServer::Command { number, command } => self.obey(command, Cause::Asked(number)).await,
             FromServer::Alive => self.notifier.alive(),
             FromServer::DirectoriesMoved => self.follow_directories().await,

@@ -202,14 +202,14 @@ impl Supervisor<'_> {
     pub(super) async fn renew_certificates(&mut self) {
         let source = Source::recording();
         // They were answered for a moment ago.
-        deadline::with_deadline(|| self.certificates.record(&source));
+        let unread = deadline::with_deadline(|| self.certificates.record(&source));
         let bundle = read_bundle(&self.bundle).and_then(|mut bundle| {
             bundle.update(source.recorded());
             seal(&bundle)
         });
         let Some(server) = &self.server else { return };
         match bundle {
-            Ok(bundle) => match server.send(&ToServer::Certificates, &[bundle.as_fd()]).await {
+            Ok(bundle) => match server.send(&ToServer::Certificates { unread }, &[bundle.as_fd()]).await {
                 Ok(()) => self.pending.certificates = Some(bundle),
                 Err(error) => tracing::error!("certificates have changed: server process {}: {error}", server.pid),
             },
@@ -217,12 +217,21 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The server process uses the new certificates, or not.
-    pub(super) fn conclude_certificates(&mut self, is_done: bool) {
-        if let Some(bundle) = self.pending.certificates.take()
-            && is_done
-        {
-            self.bundle = bundle;
+    /// The server process uses the new certificates, but for the files in `kept`; or not, if that is `None`.
+    pub(super) fn conclude_certificates(&mut self, kept: Option<&[PathBuf]>) {
+        let (Some(new), Some(kept)) = (self.pending.certificates.take(), kept) else {
+            return;
+        };
+        let bundle = match kept {
+            [] => Ok(new),
+            kept => read_bundle(&new).and_then(|mut bundle| {
+                bundle.keep(kept, &read_bundle(&self.bundle)?);
+                seal(&bundle)
+            }),
+        };
+        match bundle {
+            Ok(bundle) => self.bundle = bundle,
+            Err(error) => tracing::error!("certificates have changed: {error}"),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod client_certificates;
 mod kinds;
 mod records;
+mod renewal;
 
 use std::fs;
 use std::sync::Arc;

@@ -1,0 +1,82 @@
+//! Certificates that change while the server runs, and cannot be used.
+
+use std::fs;
+use std::sync::Arc;
+
+use sluice_testing::{Authority, Server, Setup, TlsClient, run, signal, wait_until};
+
+use super::{BOTH, setup};
+
+/// Two sites with certificates of their own; that of `one.test` has its key in another file.
+fn start(authority: &Authority) -> Server {
+    let setup = setup(authority).server("control = \"control.sock\"").sites(
+        "[[site]]\nhosts = [\"one.test\"]\nroot = \"htdocs\"\ntls = { certificate = \"one.pem\", key = \"one.key\" }\n\n\
+         [[site]]\nhosts = [\"two.test\"]\nroot = \"htdocs\"\ntls = { certificate = \"two.pem\" }",
+    );
+    issue_one(&setup, authority);
+    authority.issue_to(&setup.path("two.pem"), &["two.test"]);
+    setup.start()
+}
+
+fn issue_one(setup: &Setup, authority: &Authority) {
+    let (certificate, key) = authority.issue(&["one.test"]);
+    fs::write(setup.path("one.pem"), certificate).unwrap();
+    fs::write(setup.path("one.key"), key).unwrap();
+}
+
+/// The certificate that a new client of the host gets, which is valid for the host.
+fn certificate(server: &Server, authority: &Authority, host: &str) -> Vec<u8> {
+    let config = Arc::new(authority.client(BOTH));
+    let client = TlsClient::connect(server.tls_address(), host, &config);
+    client
+        .unwrap_or_else(|error| panic!("{host}: {error}\n{}", server.log()))
+        .certificate()
+}
+
+fn status(server: &Server) -> String {
+    run(server.setup().directory(), &["status", "-c", "sluice.toml"]).output
+}
+
+const FAULT: &str = "the key does not belong to this certificate; the old content stays in effect";
+
+#[test]
+fn a_key_without_its_certificate_keeps_the_old_one_and_holds_nothing_else_back() {
+    let authority = Authority::new();
+    let server = start(&authority);
+    let old = ["one.test", "two.test", "localhost"].map(|host| certificate(&server, &authority, host));
+    let (new, key) = authority.issue(&["one.test"]);
+    fs::write(server.path("one.key"), key).unwrap();
+    authority.issue_to(&server.path("two.pem"), &["two.test"]);
+    server.log_line("certificates have changed: the new ones are in force");
+    server.log_line(FAULT);
+    let now = ["one.test", "two.test", "localhost"].map(|host| certificate(&server, &authority, host));
+    assert_eq!((&now[0], &now[2]), (&old[0], &old[2]));
+    assert_ne!(now[1], old[1]);
+    assert!(status(&server).contains(FAULT), "{}", status(&server));
+    // The next server process has the same ones.
+    assert!(signal(server.server_pid(), "KILL"));
+    server.log_line(" serves");
+    assert_eq!(certificate(&server, &authority, "one.test"), now[0]);
+    assert_eq!(certificate(&server, &authority, "two.test"), now[1]);
+    fs::write(server.path("one.pem"), new).unwrap();
+    server.log_lines(2, "certificates have changed: the new ones are in force");
+    assert_ne!(certificate(&server, &authority, "one.test"), now[0]);
+    assert!(!status(&server).contains(FAULT), "{}", status(&server));
+}
+
+#[test]
+fn a_deleted_certificate_stays_in_effect_and_is_reported() {
+    let authority = Authority::new();
+    let server = start(&authority);
+    let old = certificate(&server, &authority, "one.test");
+    fs::remove_file(server.path("one.pem")).unwrap();
+    server.log_line("certificates have changed: the old ones stay in effect");
+    server.log_line("one.pem: No such file or directory");
+    assert!(!server.log().contains("the new ones are in force"), "{}", server.log());
+    assert_eq!(certificate(&server, &authority, "one.test"), old);
+    assert!(
+        wait_until(|| status(&server).contains("one.pem: No such file")),
+        "{}",
+        status(&server)
+    );
+}
