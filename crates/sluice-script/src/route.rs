@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluice_settings::{ScriptLimits, ScriptSettings, ScriptSource};
 
 use crate::pool::Pools;
-use crate::program::engine::{ENGINE_STAMP, Engines};
+use crate::program::engine::{ENGINE_STAMP, Engines, source_paths};
 pub use crate::program::script::Script;
 
 /// A route that runs scripts, with their processes.
@@ -46,6 +46,33 @@ impl ScriptRoute {
             engine: Some(Arc::clone(engine)),
             stamp: ENGINE_STAMP,
         })
+    }
+
+    /// The files and directories that the configuration names for its processes. `document_root` is that of its site.
+    pub fn used_paths(&self, document_root: &Path) -> Vec<PathBuf> {
+        let ScriptSettings {
+            source, confinement, ..
+        } = &self.settings;
+        let mut paths: Vec<PathBuf> = self.interpreters.iter().map(|(_, program)| program.clone()).collect();
+        paths.push(match source {
+            ScriptSource::Directory(path) | ScriptSource::App { directory: path, .. } | ScriptSource::File(path) => {
+                path.clone()
+            }
+            ScriptSource::Root => document_root.to_owned(),
+        });
+        paths.extend(
+            source_paths(&self.settings, &self.engines)
+                .into_iter()
+                .map(|source| source.path),
+        );
+        paths.extend(confinement.working_directory.clone());
+        paths.extend(confinement.chroot.clone());
+        let permitted = confinement
+            .files
+            .iter()
+            .flat_map(|files| files.read.iter().chain(&files.write));
+        paths.extend(permitted.cloned());
+        paths
     }
 
     /// How a script of this route is run in another mode, for its author; `script` is its file.

@@ -230,6 +230,7 @@ impl Server {
         self.state.watches.set_masks(masks(&settings.watch));
         // Before the workers accept on new addresses, which have protocols only then.
         self.state.listener_protocols.store(Arc::new(listener_protocols));
+        log_notices(&config);
         self.replace_config(config);
         addresses.apply(change);
         self.state.addresses.store(Arc::new(shown(&addresses)));
@@ -254,6 +255,19 @@ impl Server {
     /// A directory or script is missing: nothing has changed.
     pub fn restart_scripts(&self, settings: &Settings) -> Result<(), StartError> {
         let config = self.open_config(settings, &self.listening().configured())?;
+        log_notices(&config);
+        self.replace_config(config);
+        Ok(())
+    }
+
+    /// Opens the directories of the settings in force again, because the paths in `moved` lead to other ones. Script processes that may have
+    /// loaded something from these end, busy ones after their reply.
+    ///
+    /// # Errors
+    /// A directory or script is missing: nothing has changed.
+    pub fn follow_directories(&self, settings: &Settings, moved: &[PathBuf]) -> Result<(), StartError> {
+        let mut config = self.open_config(settings, &self.listening().configured())?;
+        config.take_over_processes(&self.state.config.load(), moved);
         self.replace_config(config);
         Ok(())
     }
@@ -265,12 +279,8 @@ impl Server {
 
     fn replace_config(&self, mut config: Config) {
         config.continue_counters(&self.state.config.load());
-        log_notices(&config);
-        let replaced = self.state.config.swap(Arc::new(config));
-        // Idle processes end now, busy ones after their reply.
-        for route in replaced.script_routes() {
-            route.pools.close();
-        }
+        let config = Arc::new(config);
+        self.state.config.swap(Arc::clone(&config)).close_processes(&config);
     }
 
     /// Reads certificates and keys again, for new connections.

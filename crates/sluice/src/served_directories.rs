@@ -83,8 +83,8 @@ impl ServedDirectories {
         }
     }
 
-    /// Waits until a path leads to another directory than before, and returns it. A directory that disappears stays open until another one has its path.
-    pub(crate) async fn changed(&mut self) -> PathBuf {
+    /// Waits until paths lead to other directories than before, and returns them. A directory that disappears stays open until another one has its path.
+    pub(crate) async fn changed(&mut self) -> Vec<PathBuf> {
         if self.paths.is_empty() {
             return std::future::pending().await;
         }
@@ -96,25 +96,25 @@ impl ServedDirectories {
             let look = look_elsewhere(LookupShare::DIRECTORIES, move || paths.iter().map(identity).collect());
             // Without an answer nothing is known to have changed.
             let answer = look.within(sleep(LOOK_TIMEOUT)).await.ok();
-            let changed = answer.and_then(|now| self.compare(now));
-            self.pause.note(changed.is_some(), Instant::now());
-            if let Some(index) = changed {
-                return self.paths[index].clone();
+            let changed = answer.map(|now| self.compare(now)).unwrap_or_default();
+            self.pause.note(!changed.is_empty(), Instant::now());
+            if !changed.is_empty() {
+                return changed.iter().map(|index| self.paths[*index].clone()).collect();
             }
         }
     }
 
-    /// Notes what the paths lead to now. Returns the number of the first one that has led elsewhere.
-    fn compare(&mut self, now: Vec<Identity>) -> Option<usize> {
+    /// Notes what the paths lead to now. Returns the numbers of those that have led elsewhere.
+    fn compare(&mut self, now: Vec<Identity>) -> Vec<usize> {
+        let mut changed = Vec::new();
         if self.seen.is_empty() {
             self.seen = now;
-            return None;
+            return changed;
         }
-        let mut changed = None;
         for (index, (seen, now)) in self.seen.iter_mut().zip(now).enumerate() {
             // One that appears is opened by the first request for it.
             if seen.is_some() && now.is_some() && *seen != now {
-                changed = changed.or(Some(index));
+                changed.push(index);
             }
             *seen = now.or(*seen);
         }
@@ -136,13 +136,13 @@ mod tests {
         let mut directories = ServedDirectories::default();
         let [one, two] = [Some((1, 1)), Some((1, 2))];
         for (now, changed) in [
-            ([one, None], None),
-            ([one, None], None),
-            ([None, one], None),
-            ([one, one], None),
-            ([None, one], None),
-            ([two, two], Some(0)),
-            ([two, one], Some(1)),
+            ([one, None], &[][..]),
+            ([one, None], &[]),
+            ([None, one], &[]),
+            ([one, one], &[]),
+            ([None, one], &[]),
+            ([two, two], &[0, 1]),
+            ([two, one], &[1]),
         ] {
             assert_eq!(directories.compare(now.to_vec()), changed, "{now:?}");
         }

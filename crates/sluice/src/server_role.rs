@@ -108,6 +108,8 @@ struct Role<'a> {
     settings: Settings,
     /// The directories whose paths are checked. Without a supervisor there are none.
     directories: ServedDirectories,
+    /// Those that lead elsewhere now, until they are opened again.
+    moved: Vec<PathBuf>,
     /// The supervisor. `None` if there is only this process.
     link: Option<Link>,
     logger: &'a Logger,
@@ -132,6 +134,7 @@ impl<'a> Role<'a> {
         Role {
             settings: started.clone(),
             directories,
+            moved: Vec::new(),
             server,
             started,
             link,
@@ -172,8 +175,11 @@ impl<'a> Role<'a> {
                     }
                     SupervisorEvent::Gone => Some(End::Alone),
                 },
-                path = self.directories.changed() => {
-                    tracing::info!("{} is another directory now", path.display());
+                paths = self.directories.changed() => {
+                    for path in &paths {
+                        tracing::info!("{} is another directory now", path.display());
+                    }
+                    self.moved.extend(paths);
                     self.send(&FromServer::DirectoriesMoved).await;
                     None
                 }
@@ -294,12 +300,13 @@ impl<'a> Role<'a> {
         }
     }
 
-    /// Opens the directories of the settings in force again. Script processes are replaced, because what they have loaded may have moved.
-    fn open_directories(&self) {
-        match deadline::with_deadline(|| self.server.restart_scripts(&self.settings)) {
+    /// Opens the directories of the settings in force again. Script processes are replaced whose files may have moved.
+    fn open_directories(&mut self) {
+        let moved = std::mem::take(&mut self.moved);
+        match deadline::with_deadline(|| self.server.follow_directories(&self.settings, &moved)) {
             Ok(()) => {
                 tracing::info!(
-                    "the directories of the configuration are open again, and script processes are replaced"
+                    "the directories of the configuration are open again, and script processes that used those of before are replaced"
                 );
             }
             Err(error) => tracing::error!("the directories of the configuration: {error}; those of before stay open"),

@@ -53,6 +53,11 @@ impl Pools {
         self.limit = Arc::clone(&other.limit);
     }
 
+    /// Whether its processes are those of `other`.
+    pub fn has_processes_of(&self, other: &Pools) -> bool {
+        Arc::ptr_eq(&self.by_script, &other.by_script)
+    }
+
     /// The pool of a script, within the bound of the server, too. It is made at the script's first request; its processes are
     /// replaced if the file has changed.
     pub(crate) fn pool(&self, script: &Script, settings: &ScriptSettings, resources: &Resources) -> Arc<SharedPool> {

@@ -27,7 +27,7 @@ use crate::dispatch::withheld::{self, withheld_files};
 /// The sites, limits and logs of a running server; replaced as a whole on reload.
 #[derive(Clone)]
 pub(crate) struct Config {
-    sites: Vec<Arc<Site>>,
+    pub(super) sites: Vec<Arc<Site>>,
     names: SiteNames,
     addresses: Vec<ListenAddress>,
     unknown_hosts: UnknownHosts,

@@ -5,6 +5,7 @@
 pub(crate) mod config;
 pub(crate) mod exposed_programs;
 pub(crate) mod found_script;
+mod kept_processes;
 pub(crate) mod known_hosts;
 mod limit_tables;
 pub(crate) mod locate;

@@ -180,12 +180,7 @@ impl Route {
 
     /// Shares the processes of an earlier route of the site, if its engines and settings are the same.
     pub(crate) fn join_processes(&mut self, earlier: &[Route]) {
-        let own = match &mut self.action {
-            RouteAction::Answer(RouteKind::Script(script)) => Some(script),
-            RouteAction::Answer(RouteKind::Files(files)) => files.scripts.as_mut().map(|scripts| &mut scripts.route),
-            _ => None,
-        };
-        let Some(own) = own.and_then(Arc::get_mut) else { return };
+        let Some(own) = self.script_mut() else { return };
         let mut others = earlier.iter().filter_map(Route::script);
         if let Some(other) = others.find(|other| can_share_processes(&other.settings, &own.settings)) {
             own.pools.join(&other.pools);
@@ -240,6 +235,16 @@ impl Route {
 
     pub(crate) fn script(&self) -> Option<&Arc<ScriptRoute>> {
         self.kind()?.script()
+    }
+
+    /// Its scripts, while the route is being opened: later they are shared.
+    pub(crate) fn script_mut(&mut self) -> Option<&mut ScriptRoute> {
+        let script = match &mut self.action {
+            RouteAction::Answer(RouteKind::Script(script)) => Some(script),
+            RouteAction::Answer(RouteKind::Files(files)) => files.scripts.as_mut().map(|scripts| &mut scripts.route),
+            _ => None,
+        };
+        script.and_then(Arc::get_mut)
     }
 
     pub(crate) fn directory_mut(&mut self) -> Option<&mut Directory> {

@@ -16,7 +16,7 @@ script = { directory = "current/bin" }
 
 [[site.route]]
 path = "/kept/*"
-script = { directory = "current/bin", mode = "cgiplus" }
+script = { directory = "current/bin", mode = "cgiplus", max = 1 }
 
 [[site]]
 hosts = ["renamed.example"]
@@ -35,10 +35,17 @@ fn release(setup: &Setup, name: &str) {
     fs::write(setup.path(name).join("a.txt"), name).unwrap();
     let script = format!("printf 'Content-Type: text/plain\\n\\n{name}'");
     write_script(&setup.path(name).join("bin/print"), &script);
+    write_script(&setup.path(name).join("bin/counter"), COUNTER);
 }
 
+/// Counts its requests.
+const COUNTER: &str = r#"n=0
+while read -r line <&3; do
+    if [ -z "$line" ]; then n=$((n + 1)); printf 'Content-Type: text/plain\n\n%s%s\n' "$n" "$CGIPLUSEOF"; fi
+done"#;
+
 fn start() -> Server {
-    let setup = Setup::new().sites(SITES);
+    let setup = Setup::new().sites(SITES).script("counter", COUNTER).cgiplus("max = 1");
     for name in ["one", "two", "plain", "next"] {
         release(&setup, name);
     }
@@ -78,4 +85,23 @@ fn a_directory_that_takes_the_name_of_another_one_is_served() {
     // What was removed stays open until there is another one.
     fs::rename(server.path("plain"), server.path("gone")).unwrap();
     assert!(next());
+}
+
+#[test]
+fn only_the_processes_of_a_directory_that_has_moved_are_replaced() {
+    let server = start();
+    let count = |host: &str, path: &str| get(&server, host, path).1.trim().to_owned();
+    for expected in ["1", "2"] {
+        assert_eq!(count("link.example", "/kept/counter"), expected);
+        assert_eq!(count("localhost", "/cgiplus-bin/counter"), expected);
+    }
+    symlink("two", server.path("link")).unwrap();
+    fs::rename(server.path("link"), server.path("current")).unwrap();
+    server.log_line("the directories of the configuration are open again");
+    assert_eq!(count("link.example", "/kept/counter"), "1", "of another process");
+    assert_eq!(count("localhost", "/cgiplus-bin/counter"), "3", "of the same one");
+    // Processes are still replaced by a reload.
+    server.signal("HUP");
+    server.log_line("SIGHUP: sluice.toml is in force");
+    assert_eq!(count("localhost", "/cgiplus-bin/counter"), "1");
 }
