@@ -14,7 +14,7 @@ use crate::processes::{Process, descriptors_of, processes_of, server_process_of}
 use crate::program::{signal, spawn};
 use crate::response::Response;
 use crate::setup::{HEALTH, Setup};
-use crate::{DEADLINE, wait_until};
+use crate::{DEADLINE, wait_until, wait_until_within};
 
 /// The descriptors for each CGIplus process that the server keeps, at most: memory, two each of mailbox, stdin, stderr, CGIPLUSIN and the socket of requests, and one of a
 /// pipe that was full.
@@ -208,10 +208,11 @@ impl Server {
         processes_of(self.pid(), &self.mark)
     }
 
-    /// Waits until there are exactly `count` script processes, including their descendants.
+    /// Waits until there are exactly `count` script processes, including their descendants. Each look reads all of /proc, which takes long on a
+    /// busy machine.
     #[track_caller]
     pub fn wait_for_processes(&self, count: usize) {
-        let arrived = wait_until(|| self.processes().len() == count);
+        let arrived = wait_until_within(3 * DEADLINE, || self.processes().len() == count);
         assert!(
             arrived,
             "expected {count} processes, found {:#?}\n{}",

@@ -220,7 +220,9 @@ mod tests {
     #[test]
     fn silence_is_noted_and_refuses_others_and_what_nobody_waits_for_is_left_out() {
         let (end, ended) = channel::<()>();
-        let silent = Answer::begin(&THREADS, 2, move || ended.recv().is_err());
+        let (run, running) = channel();
+        let silent = Answer::begin(&THREADS, 2, move || run.send(()).is_ok() && ended.recv().is_err());
+        running.recv().unwrap();
         let (begin, begun) = channel();
         let unwanted = Answer::begin(&THREADS, 2, move || begin.send(()).is_ok());
         assert_eq!(block_on(silent.within(std::future::ready(()))), Err(NoAnswer::Silent));

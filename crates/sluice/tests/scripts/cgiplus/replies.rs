@@ -26,7 +26,6 @@ while variables := accept():
         put(page(who))
         finish()
         child.wait()
-        time.sleep(0.05)
     else:
         put(page(who))
         finish()
@@ -39,8 +38,9 @@ while variables := accept():
             for _ in range(5):
                 put(page(who))
                 finish()
-        if way:
-            time.sleep(0.05)
+    if way:
+        # It reads no other request: the server must find out by what was written (docs/internals/scripts.md, "What remains").
+        signal.pause()
 "#;
 
 /// Keys of a route: requests come by CGIPLUSIN, or by the socket, and replies by a socket or a pipe.
