@@ -108,7 +108,7 @@ struct Role<'a> {
     settings: Settings,
     /// The directories whose paths are checked. Without a supervisor there are none.
     directories: ServedDirectories,
-    /// Those that lead elsewhere now, until they are opened again.
+    /// Paths that lead elsewhere now, until their directories are opened again.
     moved: Vec<PathBuf>,
     /// The supervisor. `None` if there is only this process.
     link: Option<Link>,

@@ -237,7 +237,7 @@ impl Route {
         self.kind()?.script()
     }
 
-    /// Its scripts, while the route is being opened: later they are shared.
+    /// The route of its scripts, while it is being opened: later that is shared.
     pub(crate) fn script_mut(&mut self) -> Option<&mut ScriptRoute> {
         let script = match &mut self.action {
             RouteAction::Answer(RouteKind::Script(script)) => Some(script),
