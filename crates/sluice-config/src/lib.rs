@@ -44,6 +44,7 @@ mod log;
 mod media_type;
 mod mistake;
 mod pages;
+mod path_owners;
 mod pattern;
 mod permissions;
 mod pool;

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use crate::path_owners;
 use sluice_settings::permission::{Subject, Use, denial, is_permitted};
 use sluice_settings::rule::AccessUse;
 use sluice_settings::{
@@ -107,7 +108,12 @@ pub fn script_warnings(settings: &Settings, users: &ServerUsers) -> Vec<String> 
             ));
         }
     }
-    warnings.into_iter().chain(reached.warnings(users)).collect()
+    let of_paths = path_owners::warnings(settings, &users.server);
+    warnings
+        .into_iter()
+        .chain(reached.warnings(users))
+        .chain(of_paths)
+        .collect()
 }
 
 /// The advice for scripts that run as the user of the server.

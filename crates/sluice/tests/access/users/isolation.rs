@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{ALICE, BOB, SERVER, give, is_root, open_setup, set_mode};
-use sluice_testing::{Server, run};
+use sluice_testing::{Server, run, wait_until};
 
 /// Hides the processes of a user from others in /proc, as ProtectProc= of systemd does, in a mount namespace of its own.
 const HIDE_PROCESSES: &str = "
@@ -239,6 +239,11 @@ fn the_memory_of_scripts_is_bounded_where_proc_hides_processes_of_other_users() 
         .start_after(HIDE_PROCESSES);
     let first = server.get("/kept/grows").text().to_owned();
     server.log_line("uses more memory than memory_soft");
-    assert_ne!(server.get("/kept/grows").text(), first);
+    // It serves until its successor is ready.
+    assert!(
+        wait_until(|| server.get("/kept/grows").text() != first),
+        "{}",
+        server.log()
+    );
     server.stop();
 }

@@ -1,0 +1,99 @@
+//! The owners of the paths that lead to served directories: whoever owns a link or a directory on such a path chooses what is served there.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use sluice_launch::deadline;
+use sluice_settings::permission::Subject;
+use sluice_settings::{Action, ScriptSource, Settings};
+
+/// Warnings about links and directories on the paths of the configuration that belong neither to root, nor to the server's user, nor to the owner of
+/// the directory that the path leads to. The server follows such a path wherever it leads, while it runs, too.
+pub(crate) fn warnings(settings: &Settings, server: &Subject) -> Vec<String> {
+    let mut warnings = BTreeSet::new();
+    for (origin, path) in served_paths(settings) {
+        if let Some((part, owner)) = part_of_another(path, server) {
+            warnings.insert(format!(
+                "{origin}: {} belongs to user {owner}, who can have {} lead to any directory that the server can read, and it is served at once, \
+                 without a reload: give it to root (chown -h root), or name a directory of that user",
+                part.display(),
+                path.display()
+            ));
+        }
+    }
+    warnings.into_iter().collect()
+}
+
+fn served_paths(settings: &Settings) -> impl Iterator<Item = (&str, &Path)> {
+    settings.sites.iter().flat_map(|site| {
+        let root = site.root.iter().map(|root| (site.origin.as_str(), root.as_path()));
+        let of_routes = site.routes.iter().filter_map(|route| {
+            let path = match &route.action {
+                Action::Files(files) => &files.path,
+                action => match &action.script()?.source {
+                    ScriptSource::Directory(path) | ScriptSource::App { directory: path, .. } => path,
+                    ScriptSource::File(_) | ScriptSource::Root => return None,
+                },
+            };
+            Some((route.origin.as_str(), path.as_path()))
+        });
+        root.chain(of_routes)
+    })
+}
+
+/// The first link or directory on a path with another owner, and its number. `None` for a path that leads nowhere.
+fn part_of_another(path: &Path, server: &Subject) -> Option<(PathBuf, u32)> {
+    let real = deadline::canonicalize(path).ok()?;
+    let trusted = [0, server.uid(), deadline::metadata(&real).ok()?.uid()];
+    let path = std::path::absolute(path).ok()?;
+    let mut parts: Vec<&Path> = path.ancestors().chain(real.ancestors()).collect();
+    parts.reverse();
+    parts.into_iter().find_map(|part| {
+        let owner = deadline::symlink_metadata(part).ok()?.uid();
+        (!trusted.contains(&owner)).then(|| (part.to_owned(), owner))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{lchown, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_link_of_another_user_than_the_owner_of_its_target_is_named() {
+        if !sluice_launch::is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let server = Subject::new(
+            sluice_launch::Credentials {
+                uid: 64_001,
+                gid: 64_001,
+                groups: Vec::new(),
+            },
+            "server",
+        );
+        for name in ["of-root", "of-user", "of-user/below"] {
+            fs::create_dir(path(name)).unwrap();
+        }
+        symlink("of-root", path("link")).unwrap();
+        assert_eq!(part_of_another(&path("link"), &server), None);
+        lchown(path("link"), Some(64_011), None).unwrap();
+        assert_eq!(part_of_another(&path("link"), &server), Some((path("link"), 64_011)));
+        assert_eq!(part_of_another(&path("missing"), &server), None);
+        // A directory below one of another user, who can rename it.
+        lchown(path("of-user"), Some(64_011), None).unwrap();
+        assert_eq!(
+            part_of_another(&path("of-user/below"), &server),
+            Some((path("of-user"), 64_011))
+        );
+        lchown(path("of-user/below"), Some(64_011), None).unwrap();
+        assert_eq!(part_of_another(&path("of-user/below"), &server), None);
+        lchown(path("link"), Some(64_001), None).unwrap();
+        assert_eq!(part_of_another(&path("link"), &server), None);
+    }
+}
