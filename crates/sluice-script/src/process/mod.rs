@@ -4,7 +4,7 @@
 //!   script_process ─┬─ processes             those of a worker; the end of one that nobody has taken
 //!     (its reaper)  ├─ stderr                its error output, line by line into the log: script_log
 //!                   ├─ end_cause             why it ends; limit_reached
-//!                   ├─ process_fault         what is wrong with it, in words; shebang; misbehaviour
+//!                   ├─ process_fault         what is wrong with it, in words; shebang; linker_error; misbehaviour
 //!                   ├─ mailbox               output: script_socket
 //!                   ├─ request_channel       requests: CGIPLUSIN, or request_socket
 //!                   └─ input                 the request body on its way to the script
@@ -21,6 +21,7 @@ mod end_cause;
 mod idle_timer;
 mod input;
 mod limit_reached;
+mod linker_error;
 mod mailbox;
 mod memory_use;
 mod misbehaviour;
@@ -50,6 +51,7 @@ pub(crate) use end_cause::{EndCause, EndedProcess, Reason};
 pub(crate) use idle_timer::{Expired, IdleTimer, KeptTimer};
 pub(crate) use input::Input;
 pub(crate) use limit_reached::limit_reached;
+pub(crate) use linker_error::{linker_advice, linker_advice_at_end};
 pub(crate) use mailbox::{Mailbox, Silence};
 pub(crate) use memory_use::measure;
 pub(crate) use misbehaviour::{AFTER_SENTINEL, BEFORE_REQUEST, BETWEEN_REQUESTS, MisbehaviourLog};

@@ -10,7 +10,7 @@ use sluice_http::fault::{Fault, ProcessDetail, ProcessReport, RequestedPage, Scr
 use sluice_launch::{Exit, StartError};
 use sluice_membuf::{PARTS_MAX, ReadFault};
 
-use crate::process::ShebangProblem;
+use crate::process::{ShebangProblem, linker_advice_at_end};
 
 /// The state of a process. Displayed as `script /x/y, pid 7, exit status 1; its last error line: "…"`.
 #[derive(Clone, Debug)]
@@ -173,10 +173,14 @@ impl ProcessState {
 impl Display for ProcessState {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fmt_state(out)?;
-        if let Some(line) = self.error_lines.last() {
+        let line = self.error_lines.last().map(|line| &**line);
+        if let Some(line) = line {
             write!(out, "; its last error line: {line:?}")?;
         }
-        Ok(())
+        match linker_advice_at_end(self.exit, line) {
+            Some(advice) => write!(out, " ({advice})"),
+            None => Ok(()),
+        }
     }
 }
 

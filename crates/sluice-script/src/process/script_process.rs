@@ -39,7 +39,7 @@ use tokio::time::Instant;
 use crate::process::{
     Blocked, BufferMemory, EndCause, EndedProcess, Input, Mailbox, PipeEnd, PipeOwner, PipeWriter, ProcessState,
     Processes, Reason, RequestChannel, RequestPipe, RequestSocket, ScriptEvents, ScriptLog, Side, StartNote, Unclaimed,
-    end_text, launch_fault, limit_reached, shebang, time_text, user_of,
+    end_text, launch_fault, limit_reached, linker_advice_at_end, shebang, time_text, user_of,
 };
 use reaper::{Reaper, UnreadErrors, reap};
 pub(crate) use view::{LineSource, ProcessView};
@@ -469,7 +469,9 @@ impl Drop for Process {
         let Some(exit) = state.exit.filter(|exit| !is_expected && *exit != Exit::Code(0)) else {
             return;
         };
-        let text = end_text(exit, state.limit.as_deref());
+        let mut text = end_text(exit, state.limit.as_deref());
+        let advice = linker_advice_at_end(state.exit, state.error_lines.back().map(|line| &**line));
+        text.extend(advice.iter().flat_map(|advice| [": ", advice.as_str()]));
         if !self.spec.log.admits(text.len(), std::time::Instant::now()) {
             return;
         }

@@ -19,7 +19,7 @@ use sluice_launch::{
 use sluice_settings::permission::{Subject, Use, is_permitted};
 use sluice_settings::{Engine, ScriptSettings, ScriptUser, Settings};
 
-use crate::process::{default_environment, search_path_of_another_user};
+use crate::process::{default_environment, linker_advice, search_path_of_another_user};
 use crate::program::engine::{Command, find, runner_of};
 
 /// The time for one engine: an application that is large takes seconds to load.
@@ -292,18 +292,7 @@ impl Outcome {
 /// The command that fixes what the last line of an engine's errors says.
 fn advice(engine: &Engine, program: &Path, line: &str) -> String {
     match engine {
-        Engine::Php if line.contains("libphp") => {
-            let version = line.split("libphp").nth(1).and_then(|rest| rest.split(".so").next());
-            let package = match version {
-                Some(version) if version.starts_with(|letter: char| letter.is_ascii_digit()) => {
-                    format!("libphp{version}-embed")
-                }
-                _ => "libphp-embed".to_owned(),
-            };
-            format!(
-                ": apt install {package}; from the sources make sdk builds the engine for the PHP that is installed"
-            )
-        }
+        Engine::Php => linker_advice(line).map_or_else(String::new, |advice| format!(": {advice}")),
         Engine::Python if line.contains("needs Python") => format!(
             " Name a newer one: virtualenv = \"DIR\" beside engine, with DIR made by python3 -m venv; or put it before {} in PATH",
             program.display()
@@ -321,11 +310,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_advice_names_the_package_of_the_library() {
+    fn the_advice_is_that_of_the_engine() {
         let path = Path::new("/usr/bin/python3.8");
         let line = "sluice-php: error while loading shared libraries: libphp8.2.so: cannot open shared object file: No such file or directory";
         assert!(advice(&Engine::Php, path, line).starts_with(": apt install libphp8.2-embed;"));
-        assert!(advice(&Engine::Php, path, "libphp.so: cannot open").starts_with(": apt install libphp-embed;"));
         let line = "The Python engine needs Python 3.9 or newer; this is 3.8.";
         assert!(advice(&Engine::Python, path, line).contains("virtualenv = "));
         assert_eq!(advice(&Engine::Perl, path, line), "");

@@ -69,6 +69,25 @@ fn an_engine_whose_library_is_missing_is_a_mistake_with_the_package() {
 }
 
 #[test]
+fn an_engine_that_needs_a_newer_library_is_a_mistake_with_the_remedy() {
+    let setup = with_engines(
+        "#!/bin/sh\necho \"$0: symbol lookup error: $0: undefined symbol: smart_str_ferealloc\" >&2\nexit 127\n",
+        PHP,
+    );
+    let ran = check(&setup, &[]);
+    assert!(!ran.status.success());
+    for expected in [
+        "the engine of php does not start as ",
+        "exit code 127, symbol lookup error: ",
+        "undefined symbol: smart_str_ferealloc: the libphp that is installed is older",
+        "apt install --only-upgrade 'libphp*-embed'",
+        "make sdk",
+    ] {
+        assert!(ran.errors.contains(expected), "no {expected} in {}", ran.errors);
+    }
+}
+
+#[test]
 fn an_engine_that_ends_with_its_requests_is_started_once_for_all_routes() {
     let script = "#!/bin/sh\necho \"$SCRIPT_RTE $*\" >> \"$TRIALS\"\nread -r request < /dev/fd/3 && exit 1\nexit 0\n";
     let route = |name: &str, more: &str| {
