@@ -12,7 +12,9 @@ use crate::source::Source;
 /// The tables of figures. `words` are the findings of the glossary, which begin with their path.
 pub(crate) fn table(sources: &[Source], words: &[String]) -> String {
     let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
-    for source in sources.iter().filter(|source| !source.is_test()) {
+    let of_tests: Vec<String> = sources.iter().flat_map(test_modules).collect();
+    let is_test = |source: &Source| source.is_test() || of_tests.iter().any(|module| source.path.starts_with(module));
+    for source in sources.iter().filter(|source| !is_test(source)) {
         if let Some((name, _)) = source
             .path
             .strip_prefix("crates/")
@@ -55,6 +57,19 @@ pub(crate) fn table(sources: &[Source], words: &[String]) -> String {
         let _ = writeln!(text, "{count:>6} {place}");
     }
     text
+}
+
+/// The directories of modules that are compiled for tests alone: `#[cfg(test)] mod manual;`.
+fn test_modules(source: &Source) -> Vec<String> {
+    let (directory, name) = source.path.rsplit_once('/').unwrap_or_default();
+    let directory = match name {
+        "lib.rs" | "main.rs" | "mod.rs" => directory.to_owned(),
+        name => format!("{directory}/{}", name.trim_end_matches(".rs")),
+    };
+    let lines: Vec<&str> = source.code.lines().collect();
+    let declared = lines.windows(2).filter(|pair| pair[0] == "#[cfg(test)]");
+    let names = declared.filter_map(|pair| pair[1].strip_prefix("mod ")?.strip_suffix(';'));
+    names.map(|name| format!("{directory}/{name}/")).collect()
 }
 
 /// Lines with code or comment before the tests.
@@ -173,11 +188,12 @@ mod tests {
         let sources = [
             sample("crates/x/src/a.rs", "//! A.\nuse crate::b;\n"),
             sample("crates/x/src/b.rs", "fn b() {}\n"),
-            sample("crates/y/src/lib.rs", "fn c() {}\n"),
+            sample("crates/y/src/lib.rs", "fn c() {}\n#[cfg(test)]\nmod made;\n"),
+            sample("crates/y/src/made/mod.rs", "fn d() {}\n"),
         ];
         let table = table(&sources, &["crates/x/src/a.rs:1: told -> logged".to_owned()]);
         for row in [
-            "x                     1      3  75.0%    33.3%",
+            "x                     1      3  50.0%    33.3%",
             "words not to use: 1",
             "     1 crates/x/src",
         ] {
