@@ -16,12 +16,12 @@
 //! cannot do itself.
 
 mod reload;
+mod reopen;
 mod report;
 mod supervised;
 
-use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use sluice_launch::deadline;
@@ -38,7 +38,6 @@ use tokio::sync::mpsc;
 use crate::certificates;
 use crate::control::socket::Control;
 use crate::link::message::{FromServer, ToServer};
-use crate::log_files;
 use crate::served_directories::ServedDirectories;
 use crate::server_log::Logger;
 use crate::signals::{Event, Signals, until};
@@ -272,27 +271,6 @@ impl<'a> Role<'a> {
         None
     }
 
-    /// Opens the logs again. A file that cannot be opened stays open under its new name.
-    async fn reopen_logs(&self, report: &mut Report) {
-        let paths: Vec<_> = self.settings.log_files().map(Path::to_owned).collect();
-        let check = || {
-            paths
-                .into_iter()
-                .filter_map(|path| Some(cannot_open(&path, &sluice_log::check_open(&path).err()?)))
-        };
-        let Some(failures) = log_files::do_elsewhere(move || check().collect::<Vec<_>>()).await else {
-            // The threads of the logs would wait, too, and then write nothing.
-            report.fail("the directory of a log does not answer, or somebody keeps it locked; the files opened before stay in use");
-            return;
-        };
-        self.server.reopen_logs();
-        self.logger.reopen();
-        match failures.is_empty() {
-            true => report.info("the logs are opened again"),
-            false => report.fail(&failures.join("\n")),
-        }
-    }
-
     /// Opens the directories of the settings in force again. Script processes are replaced, because what they have loaded may have moved.
     fn open_directories(&self) {
         match deadline::with_deadline(|| self.server.restart_scripts(&self.settings)) {
@@ -431,8 +409,4 @@ async fn inspect(operator: &Operator, mut report: Report, command: &Command, mut
         }
     }
     report.finish();
-}
-
-fn cannot_open(path: &Path, error: &io::Error) -> String {
-    format!("log {}: {error}; the file opened before stays in use", path.display())
 }

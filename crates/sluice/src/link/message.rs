@@ -22,7 +22,7 @@ use sluice_settings::ScriptUserSettings;
 
 /// The version of these messages, and of what a supervisor leaves for its successor: the hundreds change when one of them does. What server
 /// process and launcher say to each other belongs to it, because an old server process may get a launcher of the new program.
-pub(crate) const VERSION: u32 = 600 + sluice_launch::MESSAGES_VERSION;
+pub(crate) const VERSION: u32 = 700 + sluice_launch::MESSAGES_VERSION;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToServer {
@@ -86,9 +86,6 @@ pub(crate) struct Start {
     /// Whether another server process has not ended yet; `Alone` follows then.
     #[serde(default)]
     pub(crate) replaces: bool,
-    /// Whether another one serves, and goes on if this one refuses the settings: then a file of one site that is missing is a mistake, as at a reload.
-    #[serde(default)]
-    pub(crate) is_candidate: bool,
     pub(crate) has_control: bool,
     /// The history of server processes, for `sluice status`.
     pub(crate) supervisor: History,
@@ -125,7 +122,10 @@ pub(crate) enum Cause {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromServer {
-    Started,
+    Started {
+        /// What it goes on without, a line for each; more than a few are counted by the last line.
+        lacks: Vec<String>,
+    },
     /// Startup failed; the text is one line for the administrator.
     Failed(String),
     /// A program that is only tried could take over, and has this version of the messages.

@@ -25,6 +25,9 @@ use crate::signals::Signals;
 
 pub(super) type Message = Received<ToServer>;
 
+/// What a server process goes on without: lines for the supervisor.
+const LACKS_MAX: usize = 50;
+
 /// Commands to the supervisor that wait for their result; further ones are refused.
 const COMMANDS_MAX: usize = 64;
 
@@ -40,8 +43,13 @@ pub(crate) fn run_supervised(logger: &Logger) -> Result<ExitCode, String> {
         };
         // A directory whose file system does not answer is opened later.
         match deadline::with_deadline(|| begin(&start, fds, logger)) {
-            Ok((server, settings, control)) => {
-                let started = channel.send(&FromServer::Started, &[]).await;
+            Ok(Begun {
+                server,
+                settings,
+                control,
+                lacks,
+            }) => {
+                let started = channel.send(&FromServer::Started { lacks }, &[]).await;
                 started.map_err(|error| format!("the supervisor: {error}"))?;
                 let link = Link::new(channel, start);
                 if let Some(end) = &link.start.supervisor.last_end {
@@ -70,7 +78,10 @@ pub(crate) fn run_trial(check_left: fn(&str) -> Result<(), String>) -> Result<Ex
         };
         let result = start.left.as_deref().map_or(Ok(()), check_left).and_then(|()| {
             deadline::with_deadline(|| {
-                let settings = sluice_config::load_to_run(&start.file, |_| {}).map_err(|errors| errors.to_string())?;
+                // As the server process that would replace the one that serves.
+                let source = Source::DISK.tolerant();
+                let settings = sluice_config::load_from(&start.file, &source, |_| {});
+                let settings = settings.map_err(|errors| errors.to_string())?;
                 sluice_server::check(&settings).map_err(|error| error.to_string())
             })
         });
@@ -83,12 +94,19 @@ pub(crate) fn run_trial(check_left: fn(&str) -> Result<(), String>) -> Result<Ex
     })
 }
 
-fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<(Server, Settings, Option<Control>), String> {
+/// A server process that has begun.
+struct Begun {
+    server: Server,
+    settings: Settings,
+    control: Option<Control>,
+    lacks: Vec<String>,
+}
+
+fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<Begun, String> {
     let mut taken = PassedFds::new(fds);
     let bundle = read_bundle(&taken.one()?)?;
     deadline::expect_silence(&bundle.silent());
-    let given = Source::given(bundle);
-    let source = if start.is_candidate { given } else { given.tolerant() };
+    let source = Source::given(bundle).tolerant();
     let mut missing = Vec::new();
     let settings = sluice_config::load_from(&start.file, &source, |line| missing.push(line.to_owned()));
     let settings = settings.map_err(|errors| errors.to_string())?;
@@ -107,9 +125,25 @@ fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<(Server, S
         tracing::warn!("the server process keeps system calls that it does not need: {error}");
     }
     let server = Server::start_on(&settings, bound, launcher).map_err(|error| error.to_string())?;
-    server.faults().iter().for_each(|line| tracing::error!("{line}"));
+    let faults = server.faults();
+    faults.iter().for_each(|line| tracing::error!("{line}"));
     let control = control.map(|socket| Control::on(socket, server.watches()));
-    Ok((server, settings, control.transpose()?))
+    Ok(Begun {
+        server,
+        settings,
+        control: control.transpose()?,
+        lacks: first_lines(missing.into_iter().chain(faults).collect()),
+    })
+}
+
+/// The first of many lines, and their number: whoever gives a command reads no more.
+fn first_lines(mut lines: Vec<String>) -> Vec<String> {
+    let more = lines.len().saturating_sub(LACKS_MAX);
+    if more > 0 {
+        lines.truncate(LACKS_MAX);
+        lines.push(format!("… and {more} more, in the server log"));
+    }
+    lines
 }
 
 /// The files of the configuration, from a memory file of the supervisor.

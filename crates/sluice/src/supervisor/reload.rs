@@ -85,9 +85,9 @@ fn seal(bundle: &Bundle) -> Result<OwnedFd, String> {
 }
 
 impl Supervisor<'_> {
-    /// Reads the configuration again, and finds or binds its sockets. `silent` are the paths that are not answered for.
-    pub(super) async fn prepare(&mut self, silent: &[PathBuf]) -> Result<Prepared, String> {
-        let read = with_deadline(silent, || read(&self.file, &Source::recording()));
+    /// Reads the configuration again, with `Source::recording`, and finds or binds its sockets. `silent` are the paths that are not answered for.
+    pub(super) async fn prepare(&mut self, silent: &[PathBuf], source: Source) -> Result<Prepared, String> {
+        let read = with_deadline(silent, || read(&self.file, &source));
         let read = read.map_err(|text| format!("{text}\nthe configuration is invalid, nothing has changed"));
         let (settings, bundle, certificates) = read?;
         // Root has said at the start that it may stay.
@@ -118,7 +118,7 @@ impl Supervisor<'_> {
 
     /// Reads the configuration, and has the server process use it. `silent` are the paths that are not answered for.
     pub(super) async fn reload(&mut self, silent: &[PathBuf]) -> Option<LifeEvent> {
-        let prepared = match self.prepare(silent).await {
+        let prepared = match self.prepare(silent, Source::recording()).await {
             Ok(prepared) => prepared,
             Err(text) => return self.refuse_reload(&text).await,
         };

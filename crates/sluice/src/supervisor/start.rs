@@ -293,7 +293,6 @@ impl Supervisor<'_> {
             file: self.file.clone(),
             sockets: bound.iter().map(|bound| bound.sockets.len()).collect(),
             replaces: !self.retired.is_empty() || !self.abandoned.is_empty(),
-            is_candidate: false,
             has_control: self.control.is_some(),
             supervisor: self.history.clone(),
             alive_interval_ms: interval.and_then(|interval| u64::try_from(interval.as_millis()).ok()),
