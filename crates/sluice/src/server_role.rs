@@ -15,6 +15,7 @@
 //! (`run_supervised`): there the supervisor gets the signals, reads the configuration and binds the sockets, and the role asks it for what it
 //! cannot do itself.
 
+mod lacks;
 mod reload;
 mod reopen;
 mod report;
@@ -42,6 +43,7 @@ use crate::served_directories::ServedDirectories;
 use crate::server_log::Logger;
 use crate::signals::{Event, Signals, until};
 
+use lacks::Lacks;
 use report::{Report, announce, listened};
 use supervised::{Link, SupervisorEvent};
 
@@ -104,6 +106,8 @@ struct Role<'a> {
     /// The settings of the start, which hold for what a reload does not change.
     started: Settings,
     settings: Settings,
+    /// The directories, programs and engines that were missing when the settings in force were read, a line for each.
+    lacks: Vec<String>,
     /// The directories whose paths are checked. Without a supervisor there are none.
     directories: ServedDirectories,
     /// The supervisor. `None` if there is only this process.
@@ -129,6 +133,7 @@ impl<'a> Role<'a> {
         };
         Role {
             settings: started.clone(),
+            lacks: Vec::new(),
             directories,
             server,
             started,
@@ -195,7 +200,16 @@ impl<'a> Role<'a> {
         let (command, report) = Report::of_request(request);
         if let Command::Status | Command::Top | Command::Connections | Command::End { .. } = command {
             let (operator, state) = (self.server.operator(), self.state());
-            tokio::spawn(async move { inspect(&operator, report, &command, state).await });
+            let lacks = self
+                .link
+                .as_ref()
+                .filter(|_| command == Command::Status)
+                .map(|link| Lacks {
+                    file: link.file().to_owned(),
+                    source: self.settings.source.clone(),
+                    lines: self.lacks.clone(),
+                });
+            tokio::spawn(async move { inspect(&operator, report, &command, state, lacks).await });
             return None;
         }
         self.carry_out(command, report).await
@@ -394,7 +408,13 @@ async fn next_of_pages(commands: Option<&mut mpsc::Receiver<CommandRequest>>) ->
 }
 
 /// Asks the workers for an answer, or to end a request.
-async fn inspect(operator: &Operator, mut report: Report, command: &Command, mut state: ServerReport) {
+async fn inspect(
+    operator: &Operator,
+    mut report: Report,
+    command: &Command,
+    mut state: ServerReport,
+    lacks: Option<Lacks>,
+) {
     match command {
         Command::Connections => report.result.connections = Some(operator.connections().await),
         Command::End { id } => match operator.end(id).await {
@@ -405,6 +425,9 @@ async fn inspect(operator: &Operator, mut report: Report, command: &Command, mut
             let requests = operator.requests().await;
             state.scripts = operator.scripts_with(&requests).await;
             report.result.requests = (*command == Command::Top).then_some(requests);
+            if let Some(lacks) = lacks {
+                state.status.faults.extend(lacks.now().await);
+            }
             report.result.state = Some(state);
         }
     }

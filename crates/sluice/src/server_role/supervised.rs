@@ -47,16 +47,18 @@ pub(crate) fn run_supervised(logger: &Logger) -> Result<ExitCode, String> {
                 server,
                 settings,
                 control,
-                lacks,
+                missing,
             }) => {
+                let lacks = first_lines(missing.iter().cloned().chain(server.faults()).collect());
                 let started = channel.send(&FromServer::Started { lacks }, &[]).await;
                 started.map_err(|error| format!("the supervisor: {error}"))?;
                 let link = Link::new(channel, start);
                 if let Some(end) = &link.start.supervisor.last_end {
                     tracing::warn!("this server process replaces one that {end}");
                 }
-                let served = Role::new(server, settings, Some(link), logger).serve(signals, control);
-                served.await.map(|()| ExitCode::SUCCESS)
+                let mut role = Role::new(server, settings, Some(link), logger);
+                role.lacks = missing;
+                role.serve(signals, control).await.map(|()| ExitCode::SUCCESS)
             }
             Err(message) => {
                 logger.record_failure(&message);
@@ -99,7 +101,8 @@ struct Begun {
     server: Server,
     settings: Settings,
     control: Option<Control>,
-    lacks: Vec<String>,
+    /// A line about each directory, program and engine that does not exist.
+    missing: Vec<String>,
 }
 
 fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<Begun, String> {
@@ -125,14 +128,13 @@ fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<Begun, Str
         tracing::warn!("the server process keeps system calls that it does not need: {error}");
     }
     let server = Server::start_on(&settings, bound, launcher).map_err(|error| error.to_string())?;
-    let faults = server.faults();
-    faults.iter().for_each(|line| tracing::error!("{line}"));
+    server.faults().iter().for_each(|line| tracing::error!("{line}"));
     let control = control.map(|socket| Control::on(socket, server.watches()));
     Ok(Begun {
         server,
         settings,
         control: control.transpose()?,
-        lacks: first_lines(missing.into_iter().chain(faults).collect()),
+        missing,
     })
 }
 

@@ -145,7 +145,14 @@ fn an_upgrade_goes_on_without_them_too_and_says_so() {
         assert!(said.contains(fault), "no {fault} in {said}");
         assert!(shown.contains(fault), "no {fault} in {shown}");
     }
-    assert!(said.contains("until it exists the answer is 503"), "{said}");
+    // Of a directory, too, until it exists.
+    let lack = "until it exists the answer is 503";
+    assert!(said.contains(lack), "{said}");
+    assert!(shown.contains(lack) && shown.contains("/none"), "{shown}");
+    fs::create_dir(server.path("none")).unwrap();
+    let shown = status(&server);
+    assert!(!shown.contains(lack), "{shown}");
+    assert!(FAULTS.iter().all(|fault| shown.contains(fault)), "{shown}");
     assert_eq!(server.get("/a.txt").status, 200);
     assert_eq!(get(&server, "/private/a.txt", ANN), 503);
     // A log that is not open is nothing that a program such as logrotate could mend.
