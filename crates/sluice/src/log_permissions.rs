@@ -1,6 +1,6 @@
 //! `sluice check` for log files: whether the server process could open or make them, which a reload needs.
 //!
-//! Nothing is opened, because that would make the files. Permission bits decide for the user of the server process, as for the other files that `check` looks at. Mounts that are
+//! Nothing is opened, because that would make the files. Permission bits decide for the user of the server process, as for the other files that `check` judges. Mounts that are
 //! read-only for the running server alone, as under a unit of systemd, are found through its /proc/PID/root.
 
 use std::collections::BTreeMap;

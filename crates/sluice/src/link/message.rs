@@ -123,7 +123,7 @@ pub(crate) enum Cause {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromServer {
     Started {
-        /// What it goes on without, a line for each; more than a few are counted by the last line.
+        /// A line about each file, directory and program that it goes on without; of very many, the last line has the number of the others.
         lacks: Vec<String>,
     },
     /// Startup failed; the text is one line for the administrator.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use sluice_launch::deadline;
 use sluice_settings::source::Source;
 
-/// What was missing when a configuration was read.
+/// The directories, programs and engines that were missing when a configuration was read.
 pub(super) struct Lacks {
     /// The configuration, and the files that it was read from.
     pub(super) file: PathBuf,

@@ -46,7 +46,7 @@ impl Role<'_> {
             of_sites,
             closed,
         } = LogFiles::of(&self.settings);
-        let check = move || [of_server, of_sites].map(failures);
+        let check = move || [&of_server, &of_sites].map(failures);
         let Some([of_server, of_sites]) = log_files::do_elsewhere(check).await else {
             // The threads of the logs would wait, too, and then write nothing.
             report.fail("the directory of a log does not answer, or somebody keeps it locked; the files opened before stay in use");
@@ -64,7 +64,7 @@ impl Role<'_> {
     }
 }
 
-fn failures(files: BTreeSet<PathBuf>) -> Vec<String> {
+fn failures(files: &BTreeSet<PathBuf>) -> Vec<String> {
     let failed = files
         .iter()
         .filter_map(|file| Some((file, sluice_log::check_open(file).err()?)));

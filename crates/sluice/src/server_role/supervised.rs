@@ -25,7 +25,7 @@ use crate::signals::Signals;
 
 pub(super) type Message = Received<ToServer>;
 
-/// What a server process goes on without: lines for the supervisor.
+/// Lines for the supervisor about what a server process goes on without, at most.
 const LACKS_MAX: usize = 50;
 
 /// Commands to the supervisor that wait for their result; further ones are refused.
@@ -43,7 +43,7 @@ pub(crate) fn run_supervised(logger: &Logger) -> Result<ExitCode, String> {
         };
         // A directory whose file system does not answer is opened later.
         match deadline::with_deadline(|| begin(&start, fds, logger)) {
-            Ok(Begun {
+            Ok(StartedServer {
                 server,
                 settings,
                 control,
@@ -96,8 +96,8 @@ pub(crate) fn run_trial(check_left: fn(&str) -> Result<(), String>) -> Result<Ex
     })
 }
 
-/// A server process that has begun.
-struct Begun {
+/// A server that has started.
+struct StartedServer {
     server: Server,
     settings: Settings,
     control: Option<Control>,
@@ -105,7 +105,7 @@ struct Begun {
     missing: Vec<String>,
 }
 
-fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<Begun, String> {
+fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<StartedServer, String> {
     let mut taken = PassedFds::new(fds);
     let bundle = read_bundle(&taken.one()?)?;
     deadline::expect_silence(&bundle.silent());
@@ -130,7 +130,7 @@ fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<Begun, Str
     let server = Server::start_on(&settings, bound, launcher).map_err(|error| error.to_string())?;
     server.faults().iter().for_each(|line| tracing::error!("{line}"));
     let control = control.map(|socket| Control::on(socket, server.watches()));
-    Ok(Begun {
+    Ok(StartedServer {
         server,
         settings,
         control: control.transpose()?,

@@ -155,7 +155,7 @@ fn an_upgrade_goes_on_without_them_too_and_says_so() {
     assert!(FAULTS.iter().all(|fault| shown.contains(fault)), "{shown}");
     assert_eq!(server.get("/a.txt").status, 200);
     assert_eq!(get(&server, "/private/a.txt", ANN), 503);
-    // A log that is not open is nothing that a program such as logrotate could mend.
+    // A log that is not open is nothing that a program such as logrotate could fix.
     let reopened = run(server.setup().directory(), &["log", "reopen", "-c", "sluice.toml"]);
     assert!(reopened.status.success(), "{}", reopened.output);
     for words in [

@@ -165,7 +165,7 @@ fn root_checks_for_the_user_of_the_service() {
 const SITE_WITH_LOG: &str =
     "[[site]]\nhosts = [\"old.example\"]\nroot = \"htdocs\"\nlog = { access = \"old/site.log\" }";
 
-/// What `check` and a reload say of a log that is not there, in a directory that the server may not write.
+/// The words of `check` and of a reload about a log that is not there, in a directory that the server may not write.
 fn unwritable(directory: &Path, owner: &str) -> String {
     format!(
         "there is no such file, and user {SERVER} may not write {0} (mode 755, owner {owner}): chgrp {SERVER} {0} && chmod g+w {0}",
