@@ -96,7 +96,7 @@ impl Log {
                         site.origin
                     )
                 };
-                match settings.source.tolerate(&format!("{} log", site.origin), line) {
+                match settings.source.tolerate(&site.log_fault(), line) {
                     true => Ok(of_server(site)),
                     false => Err(error),
                 }

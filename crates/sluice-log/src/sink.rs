@@ -17,7 +17,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 use sluice_launch::deadline;
-use sluice_settings::permission::read_only_explained;
+use sluice_settings::permission::{Subject, Use, denial, read_only_explained};
 use sluice_settings::{LogTarget, Rotation};
 
 use crate::clock::Now;
@@ -334,7 +334,11 @@ fn refused(path: &Path, error: io::Error) -> io::Error {
             path.display()
         ),
         Err(missing) if missing.kind() == ErrorKind::NotFound => {
-            format!("there is no such file, and user {user} may not write its directory")
+            let directory = path.parent().unwrap_or(path);
+            match denial(directory, Use::Write, &Subject::own()) {
+                Some(denial) => format!("there is no such file, and {denial}"),
+                None => format!("there is no such file, and user {user} may not write its directory"),
+            }
         }
         _ => return error,
     };

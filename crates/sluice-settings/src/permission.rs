@@ -242,13 +242,18 @@ pub fn read_only_explained(directory: &Path, error: io::Error) -> io::Error {
     if error.kind() != io::ErrorKind::ReadOnlyFilesystem {
         return error;
     }
-    let (shown, own) = (directory.display(), Subject::own());
-    let text = format!(
-        "{error}: user {} may not write below {shown} here: if the server is a unit of systemd, that permits writing only below its ReadWritePaths=: \
-         \"systemctl edit sluice\", add the lines [Service] and ReadWritePaths=-{shown}, then \"systemctl restart sluice\" (a reload is not enough)",
-        own.name()
-    );
+    let text = format!("{error}: {}", read_only_help(directory, &Subject::own()));
     io::Error::new(io::ErrorKind::ReadOnlyFilesystem, text)
+}
+
+/// Why a user may not make or change files below a directory whose file system is read-only for the server, and what permits it.
+#[must_use]
+pub fn read_only_help(directory: &Path, subject: &Subject) -> String {
+    let (shown, name) = (directory.display(), subject.name());
+    format!(
+        "user {name} may not write below {shown} here: if the server is a unit of systemd, that permits writing only below its ReadWritePaths=: \
+         \"systemctl edit sluice\", add the lines [Service] and ReadWritePaths=-{shown}, then \"systemctl restart sluice\" (a reload is not enough)"
+    )
 }
 
 fn denial_on(path: &Path, wanted: Use, subject: &Subject) -> Option<Denial> {
@@ -300,10 +305,12 @@ impl Denial {
             return "run it as root, as in \"sudo sluice check\", who also checks what the user of the server may do; change no permissions for this".to_owned();
         }
         match (self.wanted, self.class) {
-            // Who has closed a directory or a file to others has a reason: keys, logs, hashes, the files of a user.
-            (Use::Enter | Use::Read, Class::Others) if self.mode & 0o007 == 0 && uid != 0 => {
-                let (group, letter) = (&self.subject.group, self.wanted.letters());
-                format!("chgrp {group} {shown} && chmod g+{letter} {shown}")
+            // Who has closed a directory or a file to others has a reason: keys, logs, hashes, the files of a user. And nothing is to be written by everybody.
+            (wanted, Class::Others)
+                if uid != 0 && (wanted == Use::Write || wanted != Use::Execute && self.mode & 0o007 == 0) =>
+            {
+                let (group, letters) = (&self.subject.group, wanted.letters());
+                format!("chgrp {group} {shown} && chmod g+{letters} {shown}")
             }
             (wanted, class) => format!("chmod {}+{} {shown}", class.letter(), wanted.letters()),
         }
@@ -420,6 +427,10 @@ mod tests {
         assert!(denial(&file, Use::Read, &member).is_none() && is_permitted(&file, Use::Read, &member));
         let text = denial(&file, Use::Write, &member).unwrap().to_string();
         assert!(text.ends_with(&format!("chmod g+w {}", file.display())), "{text}");
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
+        let text = denial(&file, Use::Write, &stranger).unwrap().to_string();
+        let command = format!("chgrp {0} {1} && chmod g+w {1}", about.gid() + 4_000, file.display());
+        assert!(text.ends_with(&command), "not by everybody: {text}");
         let text = denial(&file, Use::Execute, &subject(0, 0)).unwrap().to_string();
         assert!(text.contains("may not execute"), "{text}");
         assert!(denial(&root.path().join("none"), Use::Read, &stranger).is_none());

@@ -136,12 +136,21 @@ impl Settings {
 
     /// The files of all logs. One that several sites name is there as often.
     pub fn log_files(&self) -> impl Iterator<Item = &Path> {
-        let of_sites = self.sites.iter().filter_map(|site| site.log.as_ref());
-        let access_logs = of_sites.chain([&self.access_log]).filter_map(|log| match &log.target {
-            LogTarget::File(path) => Some(path.as_path()),
-            LogTarget::Off | LogTarget::Stdout => None,
-        });
-        access_logs.chain(self.server_log.file.as_deref())
+        self.site_log_files().map(|(_, file)| file).chain(self.own_log_files())
+    }
+
+    /// The files of the logs of the server: of the access log, and of the server log.
+    pub fn own_log_files(&self) -> impl Iterator<Item = &Path> {
+        self.access_log
+            .file()
+            .into_iter()
+            .chain(self.server_log.file.as_deref())
+    }
+
+    /// The files of the logs that sites have of their own, each with its site. A file may be that of other sites, or of the server, too.
+    pub fn site_log_files(&self) -> impl Iterator<Item = (&SiteSettings, &Path)> {
+        let sites = self.sites.iter();
+        sites.filter_map(|site| Some((site, site.log.as_ref()?.file()?)))
     }
 
     /// The users that scripts may have.

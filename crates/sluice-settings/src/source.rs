@@ -43,6 +43,12 @@ impl Tolerated {
         self.lock().values().cloned().collect()
     }
 
+    /// The line about the fault of `what`, as `Source::tolerate` names it. `None` if there is none.
+    #[must_use]
+    pub fn line(&self, what: &str) -> Option<String> {
+        self.lock().get(what).cloned()
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

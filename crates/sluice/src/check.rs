@@ -14,7 +14,7 @@ use sluice_settings::permission::{self, Subject};
 use sluice_settings::{ControlSocket, Settings, User};
 
 use crate::arguments::Check;
-use crate::{explain, exposed, print, users};
+use crate::{explain, exposed, log_permissions, print, users};
 
 /// The result of a check, as `--json` prints it.
 #[derive(Serialize)]
@@ -84,6 +84,10 @@ fn find(check: &Check, file: &Path) -> Result<Found, Vec<Mistake>> {
             return Err(unusable.into_iter().map(whole).collect());
         }
     }
+    let unusable = unusable_logs(&settings, server_users.as_ref());
+    if !unusable.is_empty() {
+        return Err(unusable);
+    }
     sluice_server::check(&settings).map_err(|error| vec![whole(error.to_string())])?;
     let mut warnings = sluice_config::warnings(&settings);
     if let Some(server_users) = &server_users {
@@ -151,6 +155,21 @@ fn server_users(named: Option<&str>, settings: &Settings) -> Result<Option<Serve
         return Ok(Some(of(own)));
     }
     Ok(owner_of_socket(&settings.control).map(of))
+}
+
+/// The logs that the server could not open. None if an ordinary user checks what another one serves.
+fn unusable_logs(settings: &Settings, users: Option<&ServerUsers>) -> Vec<Mistake> {
+    let own = Subject::own();
+    let Some(users) = users else {
+        // Root may write everything, except where the running server has read-only mounts.
+        let (starter, server) = (own.clone(), own);
+        return log_permissions::mistakes(settings, &ServerUsers { starter, server });
+    };
+    let is_own = || owner_of_socket(&settings.control).is_none_or(|owner| owner.uid() == own.uid());
+    match sluice_launch::is_root() || users.server.uid() == own.uid() && is_own() {
+        true => log_permissions::mistakes(settings, users),
+        false => Vec::new(),
+    }
 }
 
 /// The user of the control socket, or of the directory that a service manager has made for it: the user who starts the server. `None` for root,

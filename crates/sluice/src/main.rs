@@ -12,6 +12,7 @@ mod first_process;
 mod launcher_role;
 mod link;
 mod log_files;
+mod log_permissions;
 #[cfg(test)]
 mod manual;
 mod rate;

@@ -15,14 +15,15 @@
 //! (`run_supervised`): there the supervisor gets the signals, reads the configuration and binds the sockets, and the role asks it for what it
 //! cannot do itself.
 
+mod lacks;
 mod reload;
 mod renewal;
+mod reopen;
 mod report;
 mod supervised;
 
-use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use sluice_launch::deadline;
@@ -39,11 +40,11 @@ use tokio::sync::mpsc;
 use crate::certificates;
 use crate::control::socket::Control;
 use crate::link::message::{FromServer, ToServer};
-use crate::log_files;
 use crate::served_directories::ServedDirectories;
 use crate::server_log::Logger;
 use crate::signals::{Event, Signals, until};
 
+use lacks::Lacks;
 use report::{Report, announce, listened};
 use supervised::{Link, SupervisorEvent};
 
@@ -106,6 +107,8 @@ struct Role<'a> {
     /// The settings of the start, which hold for what a reload does not change.
     started: Settings,
     settings: Settings,
+    /// The directories, programs and engines that were missing when the settings in force were read, a line for each.
+    lacks: Vec<String>,
     /// The directories whose paths are checked. Without a supervisor there are none.
     directories: ServedDirectories,
     /// Paths that lead elsewhere now, until their directories are opened again.
@@ -133,6 +136,7 @@ impl<'a> Role<'a> {
         };
         Role {
             settings: started.clone(),
+            lacks: Vec::new(),
             directories,
             moved: Vec::new(),
             server,
@@ -203,7 +207,16 @@ impl<'a> Role<'a> {
         let (command, report) = Report::of_request(request);
         if let Command::Status | Command::Top | Command::Connections | Command::End { .. } = command {
             let (operator, state) = (self.server.operator(), self.state());
-            tokio::spawn(async move { inspect(&operator, report, &command, state).await });
+            let lacks = self
+                .link
+                .as_ref()
+                .filter(|_| command == Command::Status)
+                .map(|link| Lacks {
+                    file: link.file().to_owned(),
+                    source: self.settings.source.clone(),
+                    lines: self.lacks.clone(),
+                });
+            tokio::spawn(async move { inspect(&operator, report, &command, state, lacks).await });
             return None;
         }
         self.carry_out(command, report).await
@@ -277,27 +290,6 @@ impl<'a> Role<'a> {
             ToServer::Start(_) => tracing::error!("the supervisor has said twice how to start"),
         }
         None
-    }
-
-    /// Opens the logs again. A file that cannot be opened stays open under its new name.
-    async fn reopen_logs(&self, report: &mut Report) {
-        let paths: Vec<_> = self.settings.log_files().map(Path::to_owned).collect();
-        let check = || {
-            paths
-                .into_iter()
-                .filter_map(|path| Some(cannot_open(&path, &sluice_log::check_open(&path).err()?)))
-        };
-        let Some(failures) = log_files::do_elsewhere(move || check().collect::<Vec<_>>()).await else {
-            // The threads of the logs would wait, too, and then write nothing.
-            report.fail("the directory of a log does not answer, or somebody keeps it locked; the files opened before stay in use");
-            return;
-        };
-        self.server.reopen_logs();
-        self.logger.reopen();
-        match failures.is_empty() {
-            true => report.info("the logs are opened again"),
-            false => report.fail(&failures.join("\n")),
-        }
     }
 
     /// Opens the directories of the settings in force again. Script processes are replaced whose files may have moved.
@@ -424,7 +416,13 @@ async fn next_of_pages(commands: Option<&mut mpsc::Receiver<CommandRequest>>) ->
 }
 
 /// Asks the workers for an answer, or to end a request.
-async fn inspect(operator: &Operator, mut report: Report, command: &Command, mut state: ServerReport) {
+async fn inspect(
+    operator: &Operator,
+    mut report: Report,
+    command: &Command,
+    mut state: ServerReport,
+    lacks: Option<Lacks>,
+) {
     match command {
         Command::Connections => report.result.connections = Some(operator.connections().await),
         Command::End { id } => match operator.end(id).await {
@@ -435,12 +433,11 @@ async fn inspect(operator: &Operator, mut report: Report, command: &Command, mut
             let requests = operator.requests().await;
             state.scripts = operator.scripts_with(&requests).await;
             report.result.requests = (*command == Command::Top).then_some(requests);
+            if let Some(lacks) = lacks {
+                state.status.faults.extend(lacks.now().await);
+            }
             report.result.state = Some(state);
         }
     }
     report.finish();
-}
-
-fn cannot_open(path: &Path, error: &io::Error) -> String {
-    format!("log {}: {error}; the file opened before stays in use", path.display())
 }

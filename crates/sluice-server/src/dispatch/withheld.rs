@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_files::directory::Directory;
 use sluice_files::withheld::WithheldFiles;
-use sluice_settings::{
-    AccessLog, AuthoritySettings, IdentitySettings, IdentitySource, LogTarget, Settings, StateDirectory, TlsSettings,
-};
+use sluice_settings::{AuthoritySettings, IdentitySettings, IdentitySource, Settings, StateDirectory, TlsSettings};
 
 use sluice_log::activity;
 
@@ -15,11 +13,7 @@ use sluice_log::activity;
 pub(crate) fn withheld_files(settings: &Settings) -> WithheldFiles {
     let mut files = WithheldFiles::default();
     settings.config_files.iter().for_each(|path| files.add(path));
-    let logs = settings.sites.iter().filter_map(|site| site.log.as_ref());
-    logs.chain([&settings.access_log])
-        .filter_map(path_of_log)
-        .chain(settings.server_log.file.as_deref())
-        .for_each(|path| files.add_log(path));
+    settings.log_files().for_each(|path| files.add_log(path));
     if let StateDirectory::Path(directory) = &settings.state_directory {
         files.add(&directory.join(activity::FILE_NAME));
     }
@@ -61,13 +55,6 @@ pub(crate) fn notices<'d>(files: &WithheldFiles, directories: impl Iterator<Item
         }));
     }
     lines.into_iter().collect()
-}
-
-fn path_of_log(log: &AccessLog) -> Option<&Path> {
-    match &log.target {
-        LogTarget::File(path) => Some(path),
-        LogTarget::Off | LogTarget::Stdout => None,
-    }
 }
 
 fn secrets_of(tls: &TlsSettings) -> impl Iterator<Item = &Path> {

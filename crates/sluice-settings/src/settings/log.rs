@@ -1,6 +1,6 @@
 //! The settings of access logs and of the server log: where they go, the format of a line, and rotation.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::log_format::LogFormat;
 
@@ -33,6 +33,14 @@ impl AccessLog {
             target,
             format: LogFormat::default(),
             rotation: Rotation::default(),
+        }
+    }
+
+    /// The file that it goes to. `None` for the standard output, and for a log that is off.
+    pub fn file(&self) -> Option<&Path> {
+        match &self.target {
+            LogTarget::File(file) => Some(file),
+            LogTarget::Off | LogTarget::Stdout => None,
         }
     }
 }

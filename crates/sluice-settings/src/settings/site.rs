@@ -52,6 +52,12 @@ pub struct SiteSettings {
 }
 
 impl SiteSettings {
+    /// The name of the fault that its own access log cannot be opened, which a start tolerates (`Source::tolerate`).
+    #[must_use]
+    pub fn log_fault(&self) -> String {
+        format!("{} log", self.origin)
+    }
+
     /// Whether an answer of the site may depend on the client's certificate.
     #[must_use]
     pub fn depends_on_certificates(&self) -> bool {

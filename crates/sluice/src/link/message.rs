@@ -89,9 +89,6 @@ pub(crate) struct Start {
     /// Whether another server process has not ended yet; `Alone` follows then.
     #[serde(default)]
     pub(crate) replaces: bool,
-    /// Whether another one serves, and goes on if this one refuses the settings: then a file of one site that is missing is a mistake, as at a reload.
-    #[serde(default)]
-    pub(crate) is_candidate: bool,
     pub(crate) has_control: bool,
     /// The history of server processes, for `sluice status`.
     pub(crate) supervisor: History,
@@ -128,7 +125,10 @@ pub(crate) enum Cause {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromServer {
-    Started,
+    Started {
+        /// A line about each file, directory and program that it goes on without; of very many, the last line has the number of the others.
+        lacks: Vec<String>,
+    },
     /// Startup failed; the text is one line for the administrator.
     Failed(String),
     /// A program that is only tried could take over, and has this version of the messages.

@@ -25,11 +25,12 @@ impl Role<'_> {
         let file = link.file().to_owned();
         // A directory whose file system does not answer is opened later.
         let applied = deadline::with_deadline(|| {
-            let read = self.apply(&file, &reload.listen, fds, &mut report)?;
+            let mut lacks = Vec::new();
+            let read = self.apply(&file, &reload.listen, fds, &mut report, &mut lacks)?;
             let configuration = sluice_config::report(&listening(&read, &reload.listen));
-            Some((read, configuration))
+            Some((read, lacks, configuration))
         });
-        if let Some((read, configuration)) = applied {
+        if let Some((read, lacks, configuration)) = applied {
             for pending in needing_restart(&self.started, &read, self.server.connections_max()) {
                 report.warn(&format!(
                     "{pending}: this change takes effect when the server is restarted or upgraded"
@@ -38,17 +39,26 @@ impl Role<'_> {
             self.server.describe(configuration);
             self.server.show_server_log(self.logger.source(&read.server_log));
             self.directories = ServedDirectories::of(&read);
-            self.settings = read;
+            (self.settings, self.lacks) = (read, lacks);
         }
         let is_done = report.result.ok;
         report.finish();
         self.send(&FromServer::Reloaded { is_done }).await;
     }
 
-    /// Reads the settings of a bundle and has the server use them. `None` if they cannot be used: then nothing has changed.
-    fn apply(&self, file: &Path, listen: &[Listen], fds: Vec<OwnedFd>, report: &mut Report) -> Option<Settings> {
+    /// Reads the settings of a bundle and has the server use them. `None` if they cannot be used: then nothing has changed. `lacks` gets a line about each
+    /// directory, program and engine that does not exist.
+    fn apply(
+        &self,
+        file: &Path,
+        listen: &[Listen],
+        fds: Vec<OwnedFd>,
+        report: &mut Report,
+        lacks: &mut Vec<String>,
+    ) -> Option<Settings> {
         let counters = self.server.cache_counters();
-        let applied = self.try_apply(file, listen, fds, report);
+        let applied = self.try_apply(file, listen, fds, lacks);
+        lacks.iter().for_each(|missing| report.warn(missing));
         match applied {
             Ok(settings) => {
                 if let Some(counters) = counters {
@@ -75,13 +85,13 @@ impl Role<'_> {
         file: &Path,
         listen: &[Listen],
         fds: Vec<OwnedFd>,
-        report: &mut Report,
+        lacks: &mut Vec<String>,
     ) -> Result<Settings, String> {
         let mut taken = PassedFds::new(fds);
         let bundle = read_bundle(&taken.one()?)?;
         deadline::expect_silence(&bundle.silent());
         let source = Source::given(bundle);
-        let settings = sluice_config::load_from(file, &source, |missing| report.warn(missing));
+        let settings = sluice_config::load_from(file, &source, |missing| lacks.push(missing.to_owned()));
         let settings = settings.map_err(|errors| errors.to_string())?;
         let mut sockets = Vec::new();
         for (wanted, listen) in settings.listen.iter().zip(listen) {

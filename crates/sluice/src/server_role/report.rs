@@ -66,13 +66,16 @@ impl Report {
         self.result.messages.push(text.to_owned());
     }
 
+    /// A part of the command has no effect for this reason.
+    pub(super) fn error(&mut self, text: &str) {
+        tracing::error!(user = self.user, "{}: {text}", self.name);
+        self.result.messages.push(text.to_owned());
+    }
+
     /// The command has no effect for this reason.
     pub(super) fn fail(&mut self, text: &str) {
         self.result.ok = false;
-        for line in text.lines() {
-            tracing::error!(user = self.user, "{}: {line}", self.name);
-            self.result.messages.push(line.to_owned());
-        }
+        text.lines().for_each(|line| self.error(line));
     }
 }
 

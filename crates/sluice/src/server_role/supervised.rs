@@ -25,6 +25,9 @@ use crate::signals::Signals;
 
 pub(super) type Message = Received<ToServer>;
 
+/// Lines for the supervisor about what a server process goes on without, at most.
+const LACKS_MAX: usize = 50;
+
 /// Commands to the supervisor that wait for their result; further ones are refused.
 const COMMANDS_MAX: usize = 64;
 
@@ -40,15 +43,22 @@ pub(crate) fn run_supervised(logger: &Logger) -> Result<ExitCode, String> {
         };
         // A directory whose file system does not answer is opened later.
         match deadline::with_deadline(|| begin(&start, fds, logger)) {
-            Ok((server, settings, control)) => {
-                let started = channel.send(&FromServer::Started, &[]).await;
+            Ok(StartedServer {
+                server,
+                settings,
+                control,
+                missing,
+            }) => {
+                let lacks = first_lines(missing.iter().cloned().chain(server.faults()).collect());
+                let started = channel.send(&FromServer::Started { lacks }, &[]).await;
                 started.map_err(|error| format!("the supervisor: {error}"))?;
                 let link = Link::new(channel, start);
                 if let Some(end) = &link.start.supervisor.last_end {
                     tracing::warn!("this server process replaces one that {end}");
                 }
-                let served = Role::new(server, settings, Some(link), logger).serve(signals, control);
-                served.await.map(|()| ExitCode::SUCCESS)
+                let mut role = Role::new(server, settings, Some(link), logger);
+                role.lacks = missing;
+                role.serve(signals, control).await.map(|()| ExitCode::SUCCESS)
             }
             Err(message) => {
                 logger.record_failure(&message);
@@ -70,7 +80,10 @@ pub(crate) fn run_trial(check_left: fn(&str) -> Result<(), String>) -> Result<Ex
         };
         let result = start.left.as_deref().map_or(Ok(()), check_left).and_then(|()| {
             deadline::with_deadline(|| {
-                let settings = sluice_config::load_to_run(&start.file, |_| {}).map_err(|errors| errors.to_string())?;
+                // As the server process that would replace the one that serves.
+                let source = Source::DISK.tolerant();
+                let settings = sluice_config::load_from(&start.file, &source, |_| {});
+                let settings = settings.map_err(|errors| errors.to_string())?;
                 sluice_server::check(&settings).map_err(|error| error.to_string())
             })
         });
@@ -83,12 +96,20 @@ pub(crate) fn run_trial(check_left: fn(&str) -> Result<(), String>) -> Result<Ex
     })
 }
 
-fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<(Server, Settings, Option<Control>), String> {
+/// A server that has started.
+struct StartedServer {
+    server: Server,
+    settings: Settings,
+    control: Option<Control>,
+    /// A line about each directory, program and engine that does not exist.
+    missing: Vec<String>,
+}
+
+fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<StartedServer, String> {
     let mut taken = PassedFds::new(fds);
     let bundle = read_bundle(&taken.one()?)?;
     deadline::expect_silence(&bundle.silent());
-    let given = Source::given(bundle);
-    let source = if start.is_candidate { given } else { given.tolerant() };
+    let source = Source::given(bundle).tolerant();
     let mut missing = Vec::new();
     let settings = sluice_config::load_from(&start.file, &source, |line| missing.push(line.to_owned()));
     let settings = settings.map_err(|errors| errors.to_string())?;
@@ -109,7 +130,22 @@ fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<(Server, S
     let server = Server::start_on(&settings, bound, launcher).map_err(|error| error.to_string())?;
     server.faults().iter().for_each(|line| tracing::error!("{line}"));
     let control = control.map(|socket| Control::on(socket, server.watches()));
-    Ok((server, settings, control.transpose()?))
+    Ok(StartedServer {
+        server,
+        settings,
+        control: control.transpose()?,
+        missing,
+    })
+}
+
+/// The first of many lines, and their number: whoever gives a command reads no more.
+fn first_lines(mut lines: Vec<String>) -> Vec<String> {
+    let more = lines.len().saturating_sub(LACKS_MAX);
+    if more > 0 {
+        lines.truncate(LACKS_MAX);
+        lines.push(format!("… and {more} more, in the server log"));
+    }
+    lines
 }
 
 /// The files of the configuration, from a memory file of the supervisor.

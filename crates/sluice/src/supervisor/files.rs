@@ -165,7 +165,7 @@ impl ServerUser {
 }
 
 /// The path without links in its directories, if only root can change them.
-fn in_directory_of_root(path: &Path) -> Option<PathBuf> {
+pub(crate) fn in_directory_of_root(path: &Path) -> Option<PathBuf> {
     let parent = path.parent()?;
     let parent = if parent.as_os_str().is_empty() {
         Path::new(".")

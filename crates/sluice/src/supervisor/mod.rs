@@ -55,6 +55,7 @@ use upgrade::Candidate;
 use reload::settings_of;
 
 pub(crate) use children::{READER_NAME, SERVER_NAME};
+pub(crate) use files::in_directory_of_root;
 pub(crate) use start::{Passed, run, run_reader, take_over};
 pub(crate) use takeover::{SUPERVISOR_NAME, check_left};
 pub(crate) use upgrade::TRIAL_NAME;
@@ -87,6 +88,8 @@ struct Supervisor<'a> {
     retired: Vec<ServerProcess>,
     /// Server processes that hang in the kernel, and that nobody waits for.
     abandoned: Vec<i32>,
+    /// Files of certificates that cannot be used: the bundle has their old content.
+    kept_files: Vec<PathBuf>,
     /// When it is looked next whether one hangs.
     check_due: Instant,
     look: Option<Look>,
@@ -318,8 +321,8 @@ impl Supervisor<'_> {
 
     async fn on_server(&mut self, message: FromServer) {
         match message {
-            FromServer::Started if self.life.state() != State::Starting => {}
-            FromServer::Started => {
+            FromServer::Started { .. } if self.life.state() != State::Starting => {}
+            FromServer::Started { .. } => {
                 let event = self.life.on(LifeEvent::Started, Instant::now());
                 self.notifier.ready(&self.status());
                 if self.history.restarts > 0 {
@@ -355,7 +358,7 @@ impl Supervisor<'_> {
                 );
                 self.give_up_candidate(&text).await;
             }
-            FromServer::Started if !is_trial => self.use_candidate().await,
+            FromServer::Started { lacks } if !is_trial => self.use_candidate(lacks).await,
             FromServer::Failed(message) => {
                 if let Some(candidate) = &mut self.candidate {
                     candidate.failure = Some(message);

@@ -85,9 +85,9 @@ fn seal(bundle: &Bundle) -> Result<OwnedFd, String> {
 }
 
 impl Supervisor<'_> {
-    /// Reads the configuration again, and finds or binds its sockets. `silent` are the paths that are not answered for.
-    pub(super) async fn prepare(&mut self, silent: &[PathBuf]) -> Result<Prepared, String> {
-        let read = with_deadline(silent, || read(&self.file, &Source::recording()));
+    /// Reads the configuration again, with `Source::recording`, and finds or binds its sockets. `silent` are the paths that are not answered for.
+    pub(super) async fn prepare(&mut self, silent: &[PathBuf], source: Source) -> Result<Prepared, String> {
+        let read = with_deadline(silent, || read(&self.file, &source));
         let read = read.map_err(|text| format!("{text}\nthe configuration is invalid, nothing has changed"));
         let (settings, bundle, certificates) = read?;
         // Root has said at the start that it may stay.
@@ -118,7 +118,7 @@ impl Supervisor<'_> {
 
     /// Reads the configuration, and has the server process use it. `silent` are the paths that are not answered for.
     pub(super) async fn reload(&mut self, silent: &[PathBuf]) -> Option<LifeEvent> {
-        let prepared = match self.prepare(silent).await {
+        let prepared = match self.prepare(silent, Source::recording()).await {
             Ok(prepared) => prepared,
             Err(text) => return self.refuse_reload(&text).await,
         };
@@ -182,6 +182,8 @@ impl Supervisor<'_> {
         };
         self.use_script_users(users).await;
         if is_done {
+            // All files can be used.
+            self.kept_files.clear();
             let removed = self.keep(*prepared);
             if !removed.is_empty() {
                 self.send(&ToServer::Remove(removed)).await;
@@ -222,16 +224,17 @@ impl Supervisor<'_> {
         let (Some(new), Some(kept)) = (self.pending.certificates.take(), kept) else {
             return;
         };
-        let bundle = match kept {
-            [] => Ok(new),
-            kept => read_bundle(&new).and_then(|mut bundle| {
-                bundle.keep(kept, &read_bundle(&self.bundle)?);
-                seal(&bundle)
-            }),
-        };
-        match bundle {
+        self.kept_files = kept.to_vec();
+        match self.bundle_with_kept_files(&new) {
             Ok(bundle) => self.bundle = bundle,
             Err(error) => tracing::error!("certificates have changed: {error}"),
         }
+    }
+
+    /// A bundle with the content, in the bundle in force, of the files whose new content cannot be used.
+    pub(super) fn bundle_with_kept_files(&self, new: &OwnedFd) -> Result<OwnedFd, String> {
+        let mut bundle = read_bundle(new)?;
+        bundle.keep(&self.kept_files, &read_bundle(&self.bundle)?);
+        seal(&bundle)
     }
 }

@@ -84,6 +84,7 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
             causes: Vec::new(),
             ending: Vec::new(),
             abandoned: Vec::new(),
+            kept_files: Vec::new(),
         };
         let life = Life::begin(Instant::now());
         let mut supervisor = Supervisor::new(estate, file, life, children, user, certificates, logger)?;
@@ -205,6 +206,7 @@ impl<'a> Supervisor<'a> {
             candidate: None,
             retired: estate.retired,
             abandoned: estate.abandoned,
+            kept_files: estate.kept_files,
             check_due: Instant::now(),
             look: None,
             reading: None,
@@ -293,7 +295,6 @@ impl Supervisor<'_> {
             file: self.file.clone(),
             sockets: bound.iter().map(|bound| bound.sockets.len()).collect(),
             replaces: !self.retired.is_empty() || !self.abandoned.is_empty(),
-            is_candidate: false,
             has_control: self.control.is_some(),
             supervisor: self.history.clone(),
             alive_interval_ms: interval.and_then(|interval| u64::try_from(interval.as_millis()).ok()),

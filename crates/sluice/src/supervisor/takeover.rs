@@ -61,6 +61,9 @@ pub(super) struct Left {
     /// Server processes that hang in the kernel.
     #[serde(default)]
     abandoned: Vec<i32>,
+    /// Files of certificates whose old content is in the bundle.
+    #[serde(default)]
+    kept_files: Vec<PathBuf>,
 }
 
 /// A launcher process, and the server process that it works for.
@@ -105,6 +108,7 @@ pub(super) struct Estate {
     pub(super) causes: Vec<Cause>,
     pub(super) ending: Vec<Ending>,
     pub(super) abandoned: Vec<i32>,
+    pub(super) kept_files: Vec<PathBuf>,
 }
 
 impl Left {
@@ -135,6 +139,7 @@ impl Supervisor<'_> {
             reloads: self.causes.clone(),
             ending: self.ending.iter().map(|ending| ending.process.pid).collect(),
             abandoned: self.abandoned.clone(),
+            kept_files: self.kept_files.clone(),
         })
     }
 
@@ -246,6 +251,7 @@ impl Estate {
             causes: left.reloads,
             ending,
             abandoned: left.abandoned,
+            kept_files: left.kept_files,
         })
     }
 }

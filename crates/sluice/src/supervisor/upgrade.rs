@@ -12,6 +12,7 @@ use super::reload::Prepared;
 use super::start::use_log;
 use sluice_report::command::CommandResult;
 use sluice_server::LauncherPlan;
+use sluice_settings::source::Source;
 
 use crate::link::message::{Start, ToServer};
 
@@ -89,8 +90,13 @@ impl Supervisor<'_> {
     /// Starts a server process of this program beside the one of the program before. `silent` are the paths that are not answered for. Returns what
     /// happens if that fails.
     pub(super) async fn start_candidate(&mut self, silent: &[PathBuf]) -> Option<LifeEvent> {
-        let prepared = match self.prepare(silent).await {
+        // As at a start: a program is not kept from its successor by a file of one site.
+        let prepared = match self.prepare(silent, Source::recording().tolerant()).await {
             Ok(prepared) => prepared,
+            Err(text) => return self.fail_upgrade(text).await,
+        };
+        let prepared = match self.bundle_with_kept_files(&prepared.bundle) {
+            Ok(bundle) => Prepared { bundle, ..prepared },
             Err(text) => return self.fail_upgrade(text).await,
         };
         let user = ServerUser::of(&prepared.settings);
@@ -103,7 +109,7 @@ impl Supervisor<'_> {
         };
         let bound = self.sockets.of_plan(&prepared.plan);
         let mut start = self.start_message(&bound);
-        (start.replaces, start.is_candidate) = (true, true);
+        start.replaces = true;
         start.supervisor.upgrades += 1;
         start.supervisor.last_end = None;
         let fds = self.given(&prepared.bundle, &socket, &bound);
@@ -115,8 +121,8 @@ impl Supervisor<'_> {
         None
     }
 
-    /// The new server process serves: the old one ends after its exchanges.
-    pub(super) async fn use_candidate(&mut self) {
+    /// The new server process serves, without what `lacks` names: the old one ends after its exchanges.
+    pub(super) async fn use_candidate(&mut self, lacks: Vec<String>) {
         let Some(Candidate {
             process,
             prepared: Some(prepared),
@@ -136,7 +142,7 @@ impl Supervisor<'_> {
             env!("CARGO_PKG_VERSION"),
             process.pid
         );
-        self.conclude_upgrade(Ok(text)).await;
+        self.conclude_upgrade(Ok((text, lacks))).await;
         self.hand_reloads_over(process.pid).await;
         self.send(&ToServer::Drain { is_replaced: true }).await;
         self.retired.extend(self.server.replace(process));
@@ -173,11 +179,15 @@ impl Supervisor<'_> {
         Some(failure)
     }
 
-    /// Says what came of an upgrade. The server process logs it.
-    pub(super) async fn conclude_upgrade(&mut self, result: Result<String, String>) {
+    /// Says what came of an upgrade: what goes on, and without what; or why it is refused. The server process logs it.
+    pub(super) async fn conclude_upgrade(&mut self, result: Result<(String, Vec<String>), String>) {
         let Some(cause) = self.upgrade.take() else { return };
         let result = match result {
-            Ok(text) => CommandResult::done_with(&text),
+            Ok((text, lacks)) => {
+                let mut result = CommandResult::done_with(&text);
+                result.messages.extend(lacks);
+                result
+            }
             Err(text) => {
                 // They may have been given to another user.
                 self.make_files().await;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use sluice_testing::{Setup, run_command, sluice_after};
+use sluice_testing::{Setup, run, run_command, sluice_after};
 
 /// Makes `sealed` read-only, in a mount namespace of its own. Ends with 99 where that is not permitted.
 const SEAL: &str = "
@@ -44,4 +44,38 @@ fn a_read_only_directory_is_explained_with_the_line_of_the_unit() {
             assert!(ran.errors.contains(words), "no {words} in {}", ran.errors);
         }
     }
+}
+
+#[test]
+fn check_knows_the_read_only_mounts_of_the_running_server() {
+    let setup = Setup::new().server("control = \"control.sock\"").file("a.txt", "a");
+    fs::create_dir(setup.path("sealed")).unwrap();
+    let mut command = sluice_after(setup.directory(), SEAL);
+    if run_command(command.arg("--version")).status.code() == Some(99) {
+        return;
+    }
+    let server = setup.start_after(SEAL);
+    let (file, sealed) = (server.path("sluice.toml"), server.path("sealed"));
+    let text = fs::read_to_string(&file).unwrap();
+    let site = "\n[[site]]\nhosts = [\"old.example\"]\nroot = \"htdocs\"\nlog = { access = \"sealed/access.log\" }\n";
+    fs::write(&file, text.clone() + site).unwrap();
+    // Not in the mount namespace of the server.
+    let check = || run(server.setup().directory(), &["check", "-c", "sluice.toml"]);
+    let reloaded = run(server.setup().directory(), &["reload", "-c", "sluice.toml"]);
+    let checked = check();
+    assert!(
+        !checked.status.success() && !reloaded.status.success(),
+        "{}",
+        checked.errors
+    );
+    let line = format!("ReadWritePaths=-{}", sealed.display());
+    for words in ["access log ", "Read-only file system", &line] {
+        for said in [&checked.errors, &reloaded.output] {
+            assert!(said.contains(words), "no {words} in {said}");
+        }
+    }
+    fs::write(&file, text + &site.replace("sealed", "htdocs")).unwrap();
+    let checked = check();
+    assert!(checked.status.success(), "{}", checked.errors);
+    assert!(!sealed.join("access.log").exists(), "a check makes no file");
 }

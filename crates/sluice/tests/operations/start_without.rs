@@ -125,6 +125,48 @@ fn what_appears_later_is_used_and_a_reload_refuses_what_is_still_missing() {
     assert!(server.stop().status.success());
 }
 
+#[test]
+fn an_upgrade_goes_on_without_them_too_and_says_so() {
+    let authority = Authority::new();
+    let server = setup(&authority).start();
+    let text = fs::read_to_string(server.path("sluice.toml")).unwrap();
+    let route = "\n[[site.route]]\npath = \"/none/*\"\ndirectory = \"none\"\n";
+    fs::write(server.path("sluice.toml"), text + route).unwrap();
+    let old = server.server_pid();
+    let upgraded = run(server.setup().directory(), &["upgrade", "-c", "sluice.toml"]);
+    let said = upgraded.output + &upgraded.errors;
+    assert!(
+        upgraded.status.success() && said.contains("goes on, as server process"),
+        "{said}"
+    );
+    assert_ne!(server.server_pid(), old);
+    let shown = status(&server);
+    for fault in FAULTS {
+        assert!(said.contains(fault), "no {fault} in {said}");
+        assert!(shown.contains(fault), "no {fault} in {shown}");
+    }
+    // Of a directory, too, until it exists.
+    let lack = "until it exists the answer is 503";
+    assert!(said.contains(lack), "{said}");
+    assert!(shown.contains(lack) && shown.contains("/none"), "{shown}");
+    fs::create_dir(server.path("none")).unwrap();
+    let shown = status(&server);
+    assert!(!shown.contains(lack), "{shown}");
+    assert!(FAULTS.iter().all(|fault| shown.contains(fault)), "{shown}");
+    assert_eq!(server.get("/a.txt").status, 200);
+    assert_eq!(get(&server, "/private/a.txt", ANN), 503);
+    // A log that is not open is nothing that a program such as logrotate could fix.
+    let reopened = run(server.setup().directory(), &["log", "reopen", "-c", "sluice.toml"]);
+    assert!(reopened.status.success(), "{}", reopened.output);
+    for words in [
+        "gone/own.log: ",
+        "in the access log of the server",
+        "the logs are opened again",
+    ] {
+        assert!(reopened.output.contains(words), "no {words} in {}", reopened.output);
+    }
+}
+
 /// Makes what is still missing, except the user, whose route is removed.
 fn make_whole(directory: &Path) {
     fs::create_dir(directory.join("gone")).unwrap();

@@ -1,7 +1,8 @@
 //! Files and directories that the user of the server may not use: which answer, and which message says the user, the mode and the command.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
 
 use sluice_testing::{Authority, Server, Setup, run, signal};
 
@@ -158,6 +159,87 @@ fn root_checks_for_the_user_of_the_service() {
         );
         assert!(!is_valid && errors.contains(&expected), "{errors}");
     }
+}
+
+/// A site with a log of its own, which is not there yet.
+const SITE_WITH_LOG: &str =
+    "[[site]]\nhosts = [\"old.example\"]\nroot = \"htdocs\"\nlog = { access = \"old/site.log\" }";
+
+/// The words of `check` and of a reload about a log that is not there, in a directory that the server may not write.
+fn unwritable(directory: &Path, owner: &str) -> String {
+    format!(
+        "there is no such file, and user {SERVER} may not write {0} (mode 755, owner {owner}): chgrp {SERVER} {0} && chmod g+w {0}",
+        directory.display()
+    )
+}
+
+#[test]
+fn a_log_that_the_server_may_not_write_is_a_mistake_with_the_command_that_permits_it() {
+    if !is_root() {
+        return;
+    }
+    let setup = service().sites(SITE_WITH_LOG);
+    let old = setup.path("old");
+    fs::create_dir(&old).unwrap();
+    set_mode(&old, 0o755);
+    let (is_valid, errors) = check(&setup, &[]);
+    assert!(!is_valid && errors.contains(&unwritable(&old, "root:root")), "{errors}");
+    assert!(
+        errors.contains("sluice.toml:") && errors.contains("old/site.log"),
+        "{errors}"
+    );
+    let file = old.join("site.log");
+    assert!(!file.exists(), "a check makes no file");
+    chown(&old, None, Some(SERVER)).unwrap();
+    set_mode(&old, 0o775);
+    let (is_valid, errors) = check(&setup, &[]);
+    assert!(is_valid, "{errors}");
+    fs::write(&file, "").unwrap();
+    set_mode(&file, 0o640);
+    let (is_valid, errors) = check(&setup, &[]);
+    let expected = format!(
+        "user {SERVER} may not write {0} (mode 640, owner root:root): chgrp {SERVER} {0} && chmod g+w {0}",
+        file.display()
+    );
+    assert!(!is_valid && errors.contains(&expected), "{errors}");
+}
+
+#[test]
+fn check_says_of_a_log_what_a_reload_says_if_root_starts_the_server() {
+    if !is_root() {
+        return;
+    }
+    let setup = open_setup().server(&user()).file("a.txt", "a");
+    let old = setup.path("old");
+    fs::create_dir(&old).unwrap();
+    set_mode(&old, 0o755);
+    let server = setup.start();
+    append(&server, SITE_WITH_LOG);
+    let check = || run(server.setup().directory(), &["check", "-c", "sluice.toml"]);
+    let reload = || run(server.setup().directory(), &["reload"]);
+    // Another user could put a link into this directory, so the supervisor makes no file in it.
+    give(&old, ALICE);
+    let why = unwritable(&old, &format!("{ALICE}:{ALICE}"));
+    let checked = check();
+    assert!(
+        !checked.status.success() && checked.errors.contains(&why),
+        "{}",
+        checked.errors
+    );
+    let reloaded = reload();
+    assert!(
+        !reloaded.status.success() && reloaded.output.contains(&why),
+        "{}",
+        reloaded.output
+    );
+    // In a directory of root the supervisor makes it.
+    give(&old, 0);
+    let checked = check();
+    assert!(checked.status.success(), "{}", checked.errors);
+    let reloaded = reload();
+    assert!(reloaded.status.success(), "{}", reloaded.output);
+    // It has a file more open than at its start.
+    assert!(server.stop().status.success());
 }
 
 /// A setup with TLS, whose key is for root alone.

@@ -58,6 +58,11 @@ fn a_key_without_its_certificate_keeps_the_old_one_and_holds_nothing_else_back()
     server.log_line(" serves");
     assert_eq!(certificate(&server, &authority, "one.test"), now[0]);
     assert_eq!(certificate(&server, &authority, "two.test"), now[1]);
+    // And that of another program, too.
+    let ran = run(server.setup().directory(), &["upgrade", "-c", "sluice.toml"]);
+    assert!(ran.status.success(), "{}{}", ran.output, ran.errors);
+    server.log_line("draining: another server process has taken over");
+    assert_eq!(certificate(&server, &authority, "one.test"), now[0]);
     fs::write(server.path("one.pem"), new).unwrap();
     server.log_lines(2, "certificates have changed: the new ones are in force");
     assert_ne!(certificate(&server, &authority, "one.test"), now[0]);

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use sluice_testing::{Server, Setup, wait_until};
+use sluice_testing::{Server, Setup, run, wait_until};
 
 /// Concurrent clients, and requests of each.
 const CLIENTS: usize = 8;
@@ -217,4 +217,33 @@ fn sigusr1_reopens_every_log() {
             both().len()
         );
     }
+}
+
+#[test]
+fn a_log_of_a_site_that_cannot_be_opened_again_keeps_no_other_from_it() {
+    let setup = Setup::new()
+        .log("access = \"a.log\"\nformat = \"%U\"")
+        .sites("[[site]]\nhosts = [\"b.example\"]\nroot = \"htdocs\"\nlog = { access = \"own/b.log\" }\n")
+        .file("a.txt", "a");
+    fs::create_dir(setup.path("own")).unwrap();
+    let server = setup.start();
+    fs::rename(server.path("a.log"), server.path("a.log.1")).unwrap();
+    fs::rename(server.path("own"), server.path("moved")).unwrap();
+    let ran = run(server.setup().directory(), &["log", "reopen"]);
+    // Otherwise logrotate would neither compress nor remove any of the files.
+    assert!(ran.status.success(), "{}{}", ran.output, ran.errors);
+    let failure = "own/b.log: No such file or directory (os error 2); the file opened before stays in use";
+    assert!(ran.output.contains(failure), "{}", ran.output);
+    assert!(ran.output.contains("the other logs are opened again"), "{}", ran.output);
+    // The thread of the log has a line like it.
+    let line = server.log_line(&format!(
+        "sluice log reopen: log {}: ",
+        server.path("own/b.log").display()
+    ));
+    assert!(line.contains("ERROR") && line.contains(failure), "{line}");
+    let sent = |file: &str| wait_until(|| !lines(&[server.path(file)]).is_empty());
+    server.get("/a.txt");
+    assert!(wait_until(|| server.path("a.log").exists()) && sent("a.log"));
+    server.send("GET /a.txt HTTP/1.1\r\nHost: b.example\r\nConnection: close\r\n\r\n");
+    assert!(sent("moved/b.log"));
 }

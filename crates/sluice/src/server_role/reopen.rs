@@ -1,0 +1,76 @@
+//! Opening the logs again (SIGUSR1, `log reopen`): a log that cannot be opened keeps none of the others from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sluice_settings::Settings;
+
+use super::Role;
+use super::report::Report;
+use crate::log_files;
+
+/// The log files of the settings in force, each once.
+struct LogFiles {
+    of_server: BTreeSet<PathBuf>,
+    of_sites: BTreeSet<PathBuf>,
+    /// A line about each that a start has gone on without, which is not open, by its file.
+    closed: BTreeMap<PathBuf, String>,
+}
+
+impl LogFiles {
+    fn of(settings: &Settings) -> LogFiles {
+        let of_server: BTreeSet<PathBuf> = settings.own_log_files().map(Path::to_owned).collect();
+        let (mut of_sites, mut closed) = (BTreeSet::new(), BTreeMap::new());
+        let tolerated = settings.source.tolerated().unwrap_or_default();
+        for (site, file) in settings.site_log_files().filter(|(_, file)| !of_server.contains(*file)) {
+            match tolerated.line(&site.log_fault()) {
+                Some(line) => drop(closed.insert(file.to_owned(), line)),
+                None => drop(of_sites.insert(file.to_owned())),
+            }
+        }
+        LogFiles {
+            of_server,
+            of_sites,
+            closed,
+        }
+    }
+}
+
+impl Role<'_> {
+    /// Opens the logs again. A file that cannot be opened stays open under its new name. That of a site is an error in the log and in the answer and no
+    /// failure of the command: a program such as logrotate would do nothing more for the other files then.
+    pub(super) async fn reopen_logs(&self, report: &mut Report) {
+        let LogFiles {
+            of_server,
+            of_sites,
+            closed,
+        } = LogFiles::of(&self.settings);
+        let check = move || [&of_server, &of_sites].map(failures);
+        let Some([of_server, of_sites]) = log_files::do_elsewhere(check).await else {
+            // The threads of the logs would wait, too, and then write nothing.
+            report.fail("the directory of a log does not answer, or somebody keeps it locked; the files opened before stay in use");
+            return;
+        };
+        self.server.reopen_logs();
+        self.logger.reopen();
+        of_sites.iter().for_each(|line| report.error(line));
+        closed.values().for_each(|line| report.warn(line));
+        match (of_server.is_empty(), of_sites.is_empty()) {
+            (false, _) => report.fail(&of_server.join("\n")),
+            (true, false) => report.info("the other logs are opened again"),
+            (true, true) => report.info("the logs are opened again"),
+        }
+    }
+}
+
+fn failures(files: &BTreeSet<PathBuf>) -> Vec<String> {
+    let failed = files
+        .iter()
+        .filter_map(|file| Some((file, sluice_log::check_open(file).err()?)));
+    failed.map(|(file, error)| cannot_open(file, &error)).collect()
+}
+
+fn cannot_open(path: &Path, error: &io::Error) -> String {
+    format!("log {}: {error}; the file opened before stays in use", path.display())
+}
