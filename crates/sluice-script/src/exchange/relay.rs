@@ -30,18 +30,16 @@ use sluice_http::fault::{Fault, ScriptFault};
 use sluice_http::tasks::yield_now;
 use sluice_membuf::ReadFault;
 use sluice_watch::Item;
-use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
 use self::exit_wait::ExitWait;
 use self::region::AnnouncedRegion;
 use self::request_read::FirstOutput;
 pub(crate) use self::state::Age;
+use self::silence::Check;
 use self::state::{Delivery, State};
 use crate::exchange::{Answering, Buffer, Callouts, Pump};
-use crate::process::{
-    BadReply, BlockedRead, Channels, Expired, IdleTimer, Process, ScriptEvents, Violation, blocked_read, failed,
-};
+use crate::process::{BadReply, Channels, Expired, IdleTimer, Process, ScriptEvents, Violation, failed};
 
 /// A callout line without a newline is complete after this time: programs written for VMS do not end lines, and the bytes of
 /// one write arrive together.
@@ -86,7 +84,7 @@ pub(crate) struct Relay {
     has_called_out: bool,
     /// The first output after the request, while it is not known whether the script has read of the request.
     first_output: Option<FirstOutput>,
-    check: Option<JoinHandle<Option<BlockedRead>>>,
+    check: Option<Check>,
     /// `check` also waits for the answer what of CGIPLUSIN is unread.
     is_counting: bool,
     failure: Failure,
@@ -437,7 +435,7 @@ impl Relay {
         }
         match ready!(self.idle_timer.poll_expired(context)) {
             Expired::Check => {
-                self.check = Some(blocked_read::find(&self.process.probe, self.input_channels()));
+                self.check = Some(self.begin_check());
                 self.is_counting = true;
                 Poll::Ready(Ok(()))
             }

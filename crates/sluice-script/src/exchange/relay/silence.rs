@@ -8,16 +8,32 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sluice_http::fault::{Awaited, DeadlineExceeded, Fault, ScriptFault, Silence};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::Relay;
 use super::state::{Age, Delivery, State};
 use crate::exchange::Pump;
-use crate::process::{BlockedRead, ChannelId, Expired, ObservedProcess, Violation, time_text};
+use crate::process::{BlockedRead, ChannelId, Expired, Input, ObservedProcess, Violation, blocked_read, time_text};
 
 /// The channels of a process, for the events of WATCH.
 const CGIPLUSIN: &str = "CGIPLUSIN";
 const INPUT: &str = "its standard input";
+
+/// A question what the script waits for.
+pub(super) struct Check {
+    found: JoinHandle<Option<BlockedRead>>,
+    before: Sent,
+}
+
+/// What the script had got before it was looked at. What it gets afterwards says nothing about the read in which it was found.
+#[derive(Clone, Copy)]
+struct Sent {
+    /// It has read its whole request.
+    is_request_read: bool,
+    /// Its whole input is in the pipe, or read.
+    is_input_written: bool,
+}
 
 impl Relay {
     /// How the script has shown that it is made for the other mode, if it has. A process that has served before is not, nor is one whose own error says more.
@@ -53,16 +69,30 @@ impl Relay {
             let _ = ready!(self.channels.cgiplusin.poll_is_unread(context));
             self.is_counting = false;
         }
-        let found = ready!(Pin::new(check).poll(context)).ok().flatten();
+        let found = ready!(Pin::new(&mut check.found).poll(context)).ok().flatten();
+        let before = check.before;
         self.check = None;
-        match found.and_then(|found| self.never_comes(found)) {
+        match found.and_then(|found| self.never_comes(found, before)) {
             // Bytes in the mailbox may be a callout, and then the script waits for its answer.
             Some(violation) if self.channels.mailbox.is_empty() => Poll::Ready(violation),
             _ => Poll::Pending,
         }
     }
 
-    pub(super) fn input_channels(&self) -> [Option<ChannelId>; 3] {
+    pub(super) fn begin_check(&self) -> Check {
+        let is_flushed = |input: &Input| input.pipe.is_flushed();
+        let before = Sent {
+            is_request_read: self.channels.cgiplusin.is_all_read(),
+            is_input_written: self.pump.as_ref().is_none_or(|pump| pump.is_done)
+                && self.channels.input.as_ref().is_none_or(is_flushed),
+        };
+        Check {
+            found: blocked_read::find(&self.process.probe, self.input_channels()),
+            before,
+        }
+    }
+
+    fn input_channels(&self) -> [Option<ChannelId>; 3] {
         let cgiplusin = &self.channels.cgiplusin;
         let input = self.channels.input.as_ref().map(|input| input.pipe.as_fd());
         [Some(cgiplusin.as_fd()), Some(cgiplusin.answers_fd()), input].map(|fd| fd.and_then(ChannelId::of))
@@ -70,12 +100,10 @@ impl Relay {
 
     /// Whether what the script waits for never comes: in CGI a request, in CGIplus the next request before it has ended its reply, or
     /// more input than the body has. `wrong_mode` says what the first of them, and input before the first request, mean.
-    fn never_comes(&self, found: BlockedRead) -> Option<Violation> {
+    fn never_comes(&self, found: BlockedRead, before: Sent) -> Option<Violation> {
         let cgiplusin = &self.channels.cgiplusin;
         let reads = |fd: Option<BorrowedFd<'_>>| fd.and_then(ChannelId::of) == Some(found.channel);
         let reads_input = || reads(self.channels.input.as_ref().map(|input| input.pipe.as_fd()));
-        let is_flushed = || self.channels.input.as_ref().is_none_or(|input| input.pipe.is_flushed());
-        let has_all_input = || self.pump.as_ref().is_none_or(|pump| pump.is_done) && is_flushed();
         match self.delivery {
             // It waits for an answer, or the end of its reply is not certain yet.
             _ if self.has_called_out || self.scanner.awaits_line_end() || self.scanner.is_in_doubt() => None,
@@ -89,8 +117,8 @@ impl Relay {
                 reads_input().then_some(Violation::AwaitsMoreInput)
             }
             _ if !found.is_alone => None,
-            _ if cgiplusin.is_all_read() && reads(Some(cgiplusin.as_fd())) => Some(Violation::AwaitsNextRequest),
-            _ => (has_all_input() && reads_input()).then_some(Violation::AwaitsMoreInput),
+            _ if before.is_request_read && reads(Some(cgiplusin.as_fd())) => Some(Violation::AwaitsNextRequest),
+            _ => (before.is_input_written && reads_input()).then_some(Violation::AwaitsMoreInput),
         }
     }
 
