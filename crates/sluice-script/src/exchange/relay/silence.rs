@@ -26,12 +26,12 @@ pub(super) struct Check {
     before: Sent,
 }
 
-/// What the script had got before it was looked at. What it gets afterwards says nothing about the read in which it was found.
+/// The part of its request that the script had before the check began. What comes afterwards says nothing about the read in which it was found.
 #[derive(Clone, Copy)]
 struct Sent {
-    /// It has read its whole request.
+    /// Whether the script has read its whole request.
     is_request_read: bool,
-    /// Its whole input is in the pipe, or read.
+    /// Whether its whole input is in the pipe, or read.
     is_input_written: bool,
 }
 
