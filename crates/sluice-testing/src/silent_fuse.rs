@@ -13,6 +13,10 @@ const SERVER: &str = include_str!("silent_fuse.py");
 pub struct SilentFuse {
     server: Child,
     output: Lines,
+    /// The commands so far.
+    commands: Vec<&'static str>,
+    /// The requests that it had not answered when it last fell silent.
+    asked: usize,
 }
 
 impl SilentFuse {
@@ -39,11 +43,17 @@ impl SilentFuse {
             let _ = server.wait();
             return None;
         }
-        Some(SilentFuse { server, output })
+        Some(SilentFuse {
+            server,
+            output,
+            commands: Vec::new(),
+            asked: 0,
+        })
     }
 
     /// Has it answer nothing any more.
     pub fn fall_silent(&mut self) {
+        self.asked = self.output.text().lines().filter(|line| *line == "asked").count();
         self.command("silent");
     }
 
@@ -52,16 +62,18 @@ impl SilentFuse {
         self.command("answer");
     }
 
-    fn command(&mut self, command: &str) {
+    fn command(&mut self, command: &'static str) {
         let commands = self.server.stdin.as_mut().expect("a pipe");
         writeln!(commands, "{command}").expect("the server reads");
-        self.output.wait_for(1, |line| line == command);
+        self.commands.push(command);
+        let count = self.commands.iter().filter(|earlier| **earlier == command).count();
+        self.output.wait_for(count, |line| line == command);
     }
 
     /// Waits until a request has come that it does not answer.
     #[track_caller]
     pub fn await_request(&self) {
-        self.output.wait_for(1, |line| line == "asked");
+        self.output.wait_for(self.asked + 1, |line| line == "asked");
     }
 }
 
