@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::end::families::families;
@@ -142,7 +143,7 @@ pub enum Company {
 /// Whether another process can do the work of a script process. Its own threads do not count.
 ///
 /// Reads the descriptors of the processes that it has started. Only if these give no answer, reads those of every process that the server may
-/// read, for no longer than a second, and for one script at a time: not for an event loop.
+/// read, for no longer than a second of the processor's time, and for one script at a time: not for an event loop.
 #[must_use]
 pub fn company(leader: i32) -> Company {
     let Ok(output) = fs::read_link(format!("/proc/{leader}/fd/1")) else {
@@ -155,7 +156,7 @@ pub fn company(leader: i32) -> Company {
     }
     // A descriptor can be passed to any process (SCM_RIGHTS of unix(7)).
     let found = match SEARCHING.try_lock() {
-        Ok(_searching) => search_all(leader, &output, SEARCH_ALL_TIMEOUT),
+        Ok(_searching) => search_all(leader, &output, SEARCH_ALL_PROCESSOR_TIME),
         Err(TryLockError::Poisoned(_) | TryLockError::WouldBlock) => Company::Unknown,
     };
     // Again: a process that hands its work to a child and exits meanwhile may hide both from one search.
@@ -168,7 +169,8 @@ pub fn company(leader: i32) -> Company {
 /// Held while all processes are searched.
 static SEARCHING: Mutex<()> = Mutex::new(());
 
-const SEARCH_ALL_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time that a search of all processes may use. On a busy machine it takes several times as long.
+const SEARCH_ALL_PROCESSOR_TIME: Duration = Duration::from_secs(1);
 
 /// The processes below a script process, and the orphans of all scripts with those below them.
 fn started_by(leader: i32) -> impl Iterator<Item = i32> {
@@ -184,15 +186,22 @@ fn started_by(leader: i32) -> impl Iterator<Item = i32> {
     })
 }
 
-fn search_all(leader: i32, output: &Path, timeout: Duration) -> Company {
-    let deadline = Instant::now() + timeout;
+/// The processor time of this thread so far.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    // The clock has no negative times.
+    Duration::try_from(time).unwrap_or_default()
+}
+
+fn search_all(leader: i32, output: &Path, budget: Duration) -> Company {
+    let begin = processor_time();
     // A launcher in the server holds the other end of the output, if it is a socket.
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     for pid in all_processes() {
         if pid != leader && pid != own && is_helper(pid, leader, output) {
             return Company::Helped;
         }
-        if Instant::now() >= deadline {
+        if processor_time() - begin >= budget {
             return Company::Unknown;
         }
     }
