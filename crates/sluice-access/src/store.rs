@@ -3,17 +3,15 @@
 //! A worker calls stat(2) at most once a second for each file, and only for requests that need a user. The files are read by the thread
 //! that verifies a password (`verifier`), or by one of their own. A file that has become wrong is reported, and the last good state of it counts.
 
-use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sluice_launch::deadline;
+use sluice_launch::{FileStamp, LookupShare, begin_elsewhere, deadline, open_regular};
 use sluice_settings::permission::{Use, explained};
 use sluice_settings::rule::UserSource;
 
@@ -34,7 +32,7 @@ pub struct UserStore {
     /// The same for each store with these users, also after a reload: wrong passwords are counted by it.
     pub(crate) users_id: u64,
     source: Arc<UserSource>,
-    file_check: Mutex<FileCheck>,
+    file_check: Arc<Mutex<FileCheck>>,
     current: Mutex<Current>,
     /// Held while the files are read, so that one thread reads them.
     reading: Mutex<()>,
@@ -42,12 +40,36 @@ pub struct UserStore {
     is_being_read: AtomicBool,
 }
 
-/// The state of the files at the last stat(2).
+/// The state of the files at the last look. Its lock is never held over one.
 #[derive(Debug)]
 struct FileCheck {
     checked: Instant,
-    stamps: [Option<Stamp>; 2],
+    /// A thread calls stat(2).
+    is_looking: bool,
+    stamps: [Option<FileStamp>; 2],
     generation: u64,
+}
+
+impl FileCheck {
+    fn note(&mut self, stamps: [Option<FileStamp>; 2]) {
+        if stamps != self.stamps {
+            self.stamps = stamps;
+            self.generation += 1;
+        }
+    }
+}
+
+/// A look by a thread, which may wait for the owner of the files for ever.
+struct Looking(Arc<Mutex<FileCheck>>);
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        lock(&self.0).is_looking = false;
+    }
+}
+
+fn lock(check: &Mutex<FileCheck>) -> MutexGuard<'_, FileCheck> {
+    check.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The users and groups that count.
@@ -68,23 +90,20 @@ pub struct Loaded {
     pub groups: Groups,
 }
 
-/// The members of stat(2) that change with the content.
-type Stamp = ([u64; 3], [i64; 4]);
-
 impl UserStore {
     /// Reads the files.
     ///
     /// # Errors
     /// One line: a file is missing, or has a mistake.
     pub fn open(source: &Arc<UserSource>) -> Result<UserStore, String> {
-        let stamps = stamps(source);
+        let stamps = answered_stamps(source);
         Ok(UserStore::new(source, stamps, Loaded::read(source)?, None))
     }
 
     /// Reads the files, now if that is possible, or else when they have changed: until then nobody is a user (`fault`). `origin` is the place of
     /// the rules in the configuration.
     pub fn open_or_await(source: &Arc<UserSource>, origin: &str) -> UserStore {
-        let stamps = stamps(source);
+        let stamps = answered_stamps(source);
         match Loaded::read(source) {
             Ok(loaded) => UserStore::new(source, stamps, loaded, None),
             Err(error) => {
@@ -94,17 +113,23 @@ impl UserStore {
         }
     }
 
-    fn new(source: &Arc<UserSource>, stamps: [Option<Stamp>; 2], loaded: Loaded, fault: Option<String>) -> UserStore {
+    fn new(
+        source: &Arc<UserSource>,
+        stamps: [Option<FileStamp>; 2],
+        loaded: Loaded,
+        fault: Option<String>,
+    ) -> UserStore {
         UserStore {
             // Relaxed: only uniqueness matters.
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             users_id: users_id(source),
             source: Arc::clone(source),
-            file_check: Mutex::new(FileCheck {
+            file_check: Arc::new(Mutex::new(FileCheck {
                 checked: Instant::now(),
+                is_looking: false,
                 stamps,
                 generation: 0,
-            }),
+            })),
             current: Mutex::new(Current {
                 generation: 0,
                 loaded: Arc::new(loaded),
@@ -138,9 +163,9 @@ impl UserStore {
         if self.source != opened.source || self.source.agent.is_some() {
             return None;
         }
-        let stamps = opened.file_check.lock().unwrap_or_else(PoisonError::into_inner).stamps;
+        let stamps = lock(&opened.file_check).stamps;
         let loaded = Arc::clone(&opened.lock_current().loaded);
-        let mut file_check = self.file_check.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file_check = lock(&self.file_check);
         if file_check.stamps != stamps || self.lock_current().fault.is_some() {
             file_check.stamps = stamps;
             file_check.generation += 1;
@@ -168,18 +193,32 @@ impl UserStore {
         &self.source
     }
 
-    /// The number of the state of the files, which grows when they change. Calls stat(2), at most once a second.
+    /// The number of the state of the files, which grows when they change. Checks at most once a second, and never waits: where the kernel would have to ask
+    /// a file system, a thread does, and what it finds counts from the next request on.
     pub(crate) fn generation(&self, now: Instant) -> u64 {
-        let mut file_check = self.file_check.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.saturating_duration_since(file_check.checked) >= CHECK_INTERVAL {
-            file_check.checked = now;
-            let stamps = stamps(&self.source);
-            if stamps != file_check.stamps {
-                file_check.stamps = stamps;
-                file_check.generation += 1;
-            }
+        let mut file_check = lock(&self.file_check);
+        if now.saturating_duration_since(file_check.checked) < CHECK_INTERVAL {
+            return file_check.generation;
         }
-        file_check.generation
+        file_check.checked = now;
+        let is_certain = match cached_stamps(&self.source) {
+            None => false,
+            Some(stamps) => {
+                file_check.note(stamps);
+                !stamps.iter().flatten().any(FileStamp::may_be_foreign)
+            }
+        };
+        let generation = file_check.generation;
+        let begins = !is_certain && !std::mem::replace(&mut file_check.is_looking, true);
+        drop(file_check);
+        if begins {
+            let (looking, source) = (Looking(Arc::clone(&self.file_check)), Arc::clone(&self.source));
+            begin_elsewhere(LookupShare::Foreign(self.users_id), move || {
+                let stamps = stamps(&source);
+                lock(&looking.0).note(stamps);
+            });
+        }
+        generation
     }
 
     /// The users and groups, read again if the files have changed. Waits for the disk.
@@ -192,7 +231,7 @@ impl UserStore {
         if let Some(loaded) = self.current(generation) {
             return loaded;
         }
-        let read = Loaded::read(&self.source);
+        let read = deadline::with_deadline(|| Loaded::read(&self.source));
         let mut current = self.lock_current();
         current.generation = generation;
         match read {
@@ -283,12 +322,24 @@ fn parsed<T: Default>(path: Option<&Path>, parse: fn(&str) -> Result<T, String>)
     parse(&read(path)?).map_err(|message| format!("{}:{message}", path.display()))
 }
 
-fn stamps(source: &UserSource) -> [Option<Stamp>; 2] {
+/// The stamps of both files. Waits for their file systems.
+fn stamps(source: &UserSource) -> [Option<FileStamp>; 2] {
+    [&source.users, &source.groups].map(|path| FileStamp::of(path.as_deref()?))
+}
+
+/// The same for a configuration that is read: a file that is not answered for counts as missing.
+fn answered_stamps(source: &UserSource) -> [Option<FileStamp>; 2] {
     [&source.users, &source.groups].map(|path| {
-        let about = deadline::metadata(path.as_deref()?).ok()?;
-        let times = [about.mtime(), about.mtime_nsec(), about.ctime(), about.ctime_nsec()];
-        Some(([about.dev(), about.ino(), about.size()], times))
+        let path = path.clone()?;
+        let asked = path.clone();
+        deadline::ask(&path, move || Ok(FileStamp::of(&asked))).ok()?
     })
+}
+
+/// The same by what the kernel has in its cache. `None` if it would have to ask.
+fn cached_stamps(source: &UserSource) -> Option<[Option<FileStamp>; 2]> {
+    let cached = |path: &Option<PathBuf>| path.as_deref().map_or(Some(None), FileStamp::cached);
+    Some([cached(&source.users)?, cached(&source.groups)?])
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -301,11 +352,7 @@ fn read(path: &Path) -> Result<String, String> {
 fn read_answered(path: &Path) -> Result<String, String> {
     let shown = path.display();
     let failed = |error: &io::Error| format!("{shown}: {error}");
-    // Before it is opened, because that waits for the writer of a FIFO.
-    if fs::metadata(path).is_ok_and(|about| !about.is_file()) {
-        return Err(format!("{shown}: is not a file"));
-    }
-    let file = File::open(path).map_err(|error| match error.kind() {
+    let file = open_regular(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
             format!("{shown}: there is no such file; \"sluice passwd --create {shown} USER\" makes a users file")
         }
@@ -324,6 +371,8 @@ fn read_answered(path: &Path) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn store(directory: &Path) -> Arc<UserStore> {

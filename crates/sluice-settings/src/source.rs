@@ -12,13 +12,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sluice_launch::deadline;
+use sluice_launch::{deadline, open_regular};
 
 use crate::permission::{self, Use};
 
@@ -193,7 +193,7 @@ impl Source {
         let asked = path.to_owned();
         let read = move || {
             let mut content = Vec::new();
-            let opened = File::open(&asked).map_err(|error| permission::explained(&asked, Use::Read, error));
+            let opened = open_regular(&asked).map_err(|error| permission::explained(&asked, Use::Read, error));
             opened?.take(bytes_max + 1).read_to_end(&mut content)?;
             Ok(content)
         };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
-use sluice_launch::{Answer, LookupShare, deadline, look_elsewhere};
+use sluice_launch::deadline;
 use sluice_net::tls;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::source::Source;
@@ -16,12 +16,14 @@ use sluice_settings::{
 };
 use tokio::time::Instant;
 
+use crate::looks::Looks;
+
 /// How often the files are checked. Renewal programs replace files or change a symbolic link: a check notices both, on every file
 /// system, for a few system calls.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long a check of the files may take: another one follows.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long files may go on changing before they are read all the same: their owner could keep others from being read.
+const SETTLING_MAX: Duration = Duration::from_secs(10);
 
 /// Bytes of a file at most: revocation lists are large.
 const BYTES_MAX: u64 = 32 << 20;
@@ -40,16 +42,11 @@ type Stamp = Option<(u64, u64, i64, i64, u64)>;
 pub(crate) struct Certificates {
     files: Arc<[PathBuf]>,
     seen: Vec<Stamp>,
-    /// Some have changed, perhaps not all of them yet: the next check decides.
-    is_settling: bool,
+    /// When some have begun to change, perhaps not all of them yet: the next check decides.
+    settling: Option<Instant>,
     /// When the files are checked next. `None` before the first wait for that.
     due: Option<Instant>,
-    look: Option<Look>,
-}
-
-struct Look {
-    answer: Answer<Vec<Stamp>>,
-    until: Instant,
+    looks: Option<Looks<Stamp>>,
 }
 
 /// Files that are used together.
@@ -115,16 +112,22 @@ impl Certificates {
         Certificates {
             seen: files.iter().map(|file| stamp(file)).collect(),
             files: files.into(),
-            is_settling: false,
+            settling: None,
             due: None,
-            look: None,
+            looks: None,
         }
     }
 
     /// Reads the files into a source that records them. Returns those that cannot be read, with the reason.
     pub(crate) fn record(&self, source: &Source) -> Vec<(PathBuf, String)> {
-        let read = |file: &PathBuf| source.read(file, BYTES_MAX).err();
-        let failed = |file| read(file).map(|error| (file.clone(), error.to_string()));
+        let read = |file: &PathBuf| match source.read(file, BYTES_MAX) {
+            Ok(Some(_)) => None,
+            Ok(None) => Some(format!(
+                "has more than {BYTES_MAX} bytes: it is no file of certificates or keys"
+            )),
+            Err(error) => Some(error.to_string()),
+        };
+        let failed = |file| read(file).map(|reason| (file.clone(), reason));
         self.files.iter().filter_map(failed).collect()
     }
 
@@ -139,33 +142,27 @@ impl Certificates {
             if Instant::now() < due {
                 tokio::time::sleep_until(due).await;
             }
-            let look = self.look.get_or_insert_with(|| Look::begin(&self.files));
-            let now = tokio::select! {
-                now = &mut look.answer => now.ok(),
-                () = tokio::time::sleep_until(look.until) => None,
-            };
-            (self.due, self.look) = (None, None);
-            // Without an answer nothing is known to have changed.
-            let Some(now) = now else { continue };
-            let is_new = now != self.seen;
-            self.seen = now;
-            if self.is_settling && !is_new {
-                self.is_settling = false;
-                return;
+            let looks = self
+                .looks
+                .get_or_insert_with(|| Looks::new(Arc::clone(&self.files), stamp));
+            let found = looks.round().await;
+            self.due = None;
+            let mut is_new = false;
+            for (seen, now) in self.seen.iter_mut().zip(found) {
+                // Without an answer nothing is known to have changed.
+                if let Some(now) = now.filter(|now| now != seen) {
+                    *seen = now;
+                    is_new = true;
+                }
             }
-            self.is_settling |= is_new;
-        }
-    }
-}
-
-impl Look {
-    fn begin(files: &Arc<[PathBuf]>) -> Look {
-        let files = Arc::clone(files);
-        Look {
-            answer: look_elsewhere(LookupShare::CERTIFICATES, move || {
-                files.iter().map(|file| stamp(file)).collect()
-            }),
-            until: Instant::now() + LOOK_TIMEOUT,
+            match self.settling {
+                None if is_new => self.settling = Some(Instant::now()),
+                Some(since) if !is_new || since.elapsed() >= SETTLING_MAX => {
+                    self.settling = None;
+                    return;
+                }
+                _ => {}
+            }
         }
     }
 }
@@ -269,7 +266,7 @@ mod tests {
             certificates.due = Some(Instant::now());
             loop {
                 let have_changed = have_changed(&mut certificates);
-                if have_changed || certificates.look.is_none() {
+                if have_changed || certificates.looks.as_ref().is_none_or(Looks::is_idle) {
                     return (have_changed, certificates.due.is_some_and(|next| next > due));
                 }
                 std::thread::yield_now();

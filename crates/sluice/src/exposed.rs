@@ -4,11 +4,10 @@
 //! `serve` is given a directory by hand, and a directory in which somebody works may contain them. They are sent all the same,
 //! because a site may publish certificates or logs.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use sluice_launch::deadline;
+use sluice_launch::{deadline, open_regular};
 use sluice_server::ExposedPrograms;
 use sluice_settings::Settings;
 
@@ -99,6 +98,6 @@ fn is_private(path: &Path) -> bool {
 /// Whether a PEM file contains a private key, and not certificates alone, which may be published.
 fn has_private_key(path: &Path) -> bool {
     let mut text = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(PEM_BYTES_MAX).read_to_end(&mut text));
+    let read = open_regular(path).and_then(|file| file.take(PEM_BYTES_MAX).read_to_end(&mut text));
     read.is_ok() && String::from_utf8_lossy(&text).contains("PRIVATE KEY-----")
 }

@@ -13,6 +13,7 @@ mod launcher_role;
 mod link;
 mod log_files;
 mod log_permissions;
+mod looks;
 #[cfg(test)]
 mod manual;
 mod rate;

@@ -4,13 +4,14 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_launch::{LookupShare, look_elsewhere};
 use sluice_settings::{Action, ScriptSource, Settings};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
+
+use crate::looks::Looks;
 
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -21,9 +22,6 @@ const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(60);
 /// Time without a change after which the pause is short again.
 const QUIET: Duration = Duration::from_secs(600);
 
-/// How long a check may take: file systems may not answer.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// Device and inode of a directory. `None` while there is none.
 type Identity = Option<(u64, u64)>;
 
@@ -33,6 +31,7 @@ pub(crate) struct ServedDirectories {
     paths: Arc<[PathBuf]>,
     /// Empty before the first look.
     seen: Vec<Identity>,
+    looks: Option<Looks<Identity>>,
     pause: Pause,
 }
 
@@ -92,11 +91,12 @@ impl ServedDirectories {
             if let Some(due) = self.pause.due {
                 sleep_until(due).await;
             }
-            let paths = Arc::clone(&self.paths);
-            let look = look_elsewhere(LookupShare::DIRECTORIES, move || paths.iter().map(identity).collect());
+            let looks = self
+                .looks
+                .get_or_insert_with(|| Looks::new(Arc::clone(&self.paths), identity));
             // Without an answer nothing is known to have changed.
-            let answer = look.within(sleep(LOOK_TIMEOUT)).await.ok();
-            let changed = answer.map(|now| self.compare(now)).unwrap_or_default();
+            let found = looks.round().await;
+            let changed = self.compare(found.into_iter().map(Option::flatten).collect());
             self.pause.note(!changed.is_empty(), Instant::now());
             if !changed.is_empty() {
                 return changed.iter().map(|index| self.paths[*index].clone()).collect();
@@ -122,7 +122,7 @@ impl ServedDirectories {
     }
 }
 
-fn identity(path: &PathBuf) -> Identity {
+fn identity(path: &Path) -> Identity {
     let about = fs::metadata(path).ok()?;
     about.is_dir().then(|| (about.dev(), about.ino()))
 }

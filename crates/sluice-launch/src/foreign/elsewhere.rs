@@ -68,14 +68,8 @@ impl LookupShare {
     /// The share of changes of the server's cgroup, at its start and end.
     pub(crate) const CGROUPS: LookupShare = LookupShare::Foreign(u64::MAX - 3);
 
-    /// The share of looks whether certificates have changed.
-    pub const CERTIFICATES: LookupShare = LookupShare::Foreign(u64::MAX - 2);
-
     /// The share of reads about the server's own processes below /proc.
     pub const PROCESSES: LookupShare = LookupShare::Foreign(u64::MAX - 1);
-
-    /// The share of checks of the directories that a configuration names.
-    pub const DIRECTORIES: LookupShare = LookupShare::Foreign(u64::MAX - 8);
 
     /// The share of reads about the processes of a user below /proc: whoever may open the directory of a process can hold it.
     #[must_use]

@@ -18,13 +18,13 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sluice_launch::{RunAs, UNKNOWN_USER};
+use sluice_launch::{FileStamp, RunAs, UNKNOWN_USER};
 
 use crate::process::EndCause;
 
@@ -238,11 +238,11 @@ impl PipeThreads {
         if self.0.hung.load(Ordering::Relaxed) < RUNNING_OF_USER_MAX {
             return false;
         }
-        // Outside of the lock. The script has just been found by the same call.
+        // Outside of the lock. An owner is known if the kernel need not ask for the script, which was found a moment ago.
         let owner = match run_as {
-            RunAs::Owner(file) => std::fs::metadata(OsStr::from_bytes(file.to_bytes()))
-                .ok()
-                .map(|about| about.uid()),
+            RunAs::Owner(file) => FileStamp::cached(Path::new(OsStr::from_bytes(file.to_bytes())))
+                .flatten()
+                .map(|stamp| stamp.owner()),
             RunAs::Usual | RunAs::User(_) => self.noted_user(run_as),
         };
         let state = self.0.lock();

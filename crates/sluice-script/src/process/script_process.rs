@@ -19,6 +19,7 @@ mod view;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -29,7 +30,7 @@ use std::time::Duration;
 use sluice_gateway::Sentinels;
 use sluice_http::fault::{Activity, Fault, ServerFault};
 use sluice_http::request_id::UniqueId;
-use sluice_launch::{End, Exit, Probe, Program, Usage};
+use sluice_launch::{End, Exit, LookupShare, Probe, Program, Usage, look_elsewhere};
 use sluice_membuf::Segment;
 use sluice_settings as settings;
 use sluice_settings::ScriptLimits;
@@ -145,7 +146,7 @@ pub(crate) async fn start(
         Ok(started) => started,
         Err(error) => {
             let problem = match &spec.interpreter {
-                Some(interpreter) if error.is_script_fault() && interpreter.is_absolute() && !interpreter.exists() => {
+                Some(interpreter) if error.is_script_fault() && is_missing(interpreter).await => {
                     return Err(ServerFault::Missing(interpreter.as_path().into()).into());
                 }
                 None if error.is_script_fault() => shebang::diagnose(spec.program.as_str().into()).await,
@@ -459,6 +460,19 @@ impl Process {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether there is no such interpreter. Its owner may keep this from being answered: then it counts as there.
+async fn is_missing(interpreter: &Path) -> bool {
+    const TIMEOUT: Duration = Duration::from_secs(2);
+    if !interpreter.is_absolute() {
+        return false;
+    }
+    let mut hasher = DefaultHasher::new();
+    interpreter.hash(&mut hasher);
+    let interpreter = interpreter.to_owned();
+    let look = look_elsewhere(LookupShare::Foreign(hasher.finish()), move || !interpreter.exists());
+    look.within(tokio::time::sleep(TIMEOUT)).await == Ok(true)
 }
 
 impl Drop for Process {

@@ -46,6 +46,16 @@ impl Config {
     }
 }
 
+/// Whether a text such as `/srv/a:/srv/b/lib` has this path, or one below it.
+fn names(text: &str, path: &str) -> bool {
+    let ends = |rest: &str| {
+        rest.chars()
+            .next()
+            .is_none_or(|next| !next.is_alphanumeric() && !"-_.".contains(next))
+    };
+    text.match_indices(path).any(|(at, _)| ends(&text[at + path.len()..]))
+}
+
 /// Whether the processes of a route may have loaded something from one of these directories, by what the configuration says.
 fn uses_any(route: &ScriptRoute, site: &Site, directories: &[PathBuf]) -> bool {
     let used = route.used_paths(site.document_root());
@@ -57,9 +67,29 @@ fn uses_any(route: &ScriptRoute, site: &Site, directories: &[PathBuf]) -> bool {
         let mut values = route.settings.variables.added.values();
         directory
             .to_str()
-            .is_none_or(|directory| values.any(|value| value.contains(directory)))
+            .is_none_or(|directory| values.any(|value| names(value, directory)))
     };
     directories
         .iter()
         .any(|directory| overlap(directory) || is_in_variable(directory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names;
+
+    #[test]
+    fn a_path_in_a_variable_ends_with_its_name() {
+        for (text, expected) in [
+            ("/srv/ua/x", true),
+            ("/srv/ua/x/lib", true),
+            ("/lib:/srv/ua/x:/usr", true),
+            ("--path=/srv/ua/x", true),
+            ("/srv/ua/xylophone", false),
+            ("/srv/ua/x.old", false),
+            ("/srv/ua/x-old:/srv/ua/x", true),
+        ] {
+            assert_eq!(names(text, "/srv/ua/x"), expected, "{text}");
+        }
+    }
 }

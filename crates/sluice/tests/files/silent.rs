@@ -190,8 +190,9 @@ fn many_requests_into_a_silent_file_system_take_few_threads_and_later_ones_are_r
     for mut other in others {
         assert_refused(&other.response());
     }
+    // Eight for the file system, and some for the directories of the configuration.
     let threads = threads(server.server_pid(), "lookups");
-    assert!((1..=9).contains(&threads), "{threads}");
+    assert!((1..=16).contains(&threads), "{threads}");
     let begun = Instant::now();
     assert_refused(&server.get("/silent/d.txt"));
     assert!(begun.elapsed() < AT_ONCE);
@@ -303,4 +304,29 @@ fn a_script_and_a_listing_in_a_held_directory_are_refused_and_delay_nothing() {
     assert!(wait_until(
         || server.get("/l/").status == 200 && server.get("/cgi-bin/none").status == 404
     ));
+}
+
+#[test]
+fn a_users_file_in_a_silent_file_system_delays_nobody_else() {
+    const REQUEST: &str = "GET /closed/a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic YW5uOng=\r\n\r\n";
+    let setup = setup().route("path = \"/closed/*\"\naccess = { users = \"users/list\" }");
+    let Some(mut silent) = SilentFuse::mount(&setup.path("users"), &[("list", "# nobody\n")]) else {
+        return;
+    };
+    let server = setup.start();
+    assert_eq!(server.connect().send(REQUEST).response().status, 401);
+    silent.fall_silent();
+    // The file is checked once a second, for a request with a name.
+    let (begun, mut clients) = (Instant::now(), Vec::new());
+    while begun.elapsed() < Duration::from_secs(2) {
+        let mut client = server.connect();
+        client.send(REQUEST);
+        clients.push(client);
+        assert_others_are_answered(&server);
+    }
+    silent.await_request();
+    assert_others_are_answered(&server);
+    // The users of before count.
+    assert_eq!(server.connect().send(REQUEST).response().status, 401);
+    silent.answer();
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use sluice_launch::{Confinement, Mailbox, ProcessLimits, Program, RemoteLauncher, RunAs, StartError, Stdin};
-use sluice_testing::{Server, Setup, signal, write_script};
+use sluice_testing::{Server, Setup, signal, wait_until, write_script};
 
 use super::{is_root, skip};
 
@@ -32,6 +32,18 @@ fn launcher_socket(server: &Server) -> OwnedFd {
         (is_packets && is_blocking).then_some(copy)
     });
     sockets.next().expect("the server process has a launcher")
+}
+
+/// Stops the server process with all its threads: one that still runs would take answers of the launcher.
+fn stop(pid: u32) {
+    assert!(signal(pid, "STOP"));
+    let is_stopped = || {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        let mut stats =
+            tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default());
+        stats.all(|stat| stat.contains(") T "))
+    };
+    assert!(wait_until(is_stopped));
 }
 
 /// The answer of the launcher: the text of its refusal.
@@ -88,7 +100,7 @@ fn a_hostile_server_process_starts_nothing_without_the_limits_of_its_route() {
         .start();
     let directory = server.path("confined");
     write_script(&directory.join("a"), "exit 0");
-    assert!(signal(server.server_pid(), "STOP"));
+    stop(server.server_pid());
     let launcher = RemoteLauncher::start(launcher_socket(&server)).unwrap();
     let program = |words: &[&CStr]| Program {
         limits: ProcessLimits {
@@ -161,7 +173,7 @@ fn a_file_that_the_server_process_has_not_made_is_given_to_no_script() {
     let directory = server.path("other");
     write_script(&directory.join("a"), "exit 0");
     std::fs::write(server.path("of-root"), "").unwrap();
-    assert!(signal(server.server_pid(), "STOP"));
+    stop(server.server_pid());
     let launcher = RemoteLauncher::start(launcher_socket(&server)).unwrap();
     let script = text(&directory.join("a"));
     let with = |memory: File| {

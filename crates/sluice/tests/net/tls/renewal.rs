@@ -85,3 +85,39 @@ fn a_deleted_certificate_stays_in_effect_and_is_reported() {
         status(&server)
     );
 }
+
+#[test]
+fn a_link_or_fifo_in_the_place_of_a_certificate_is_not_opened() {
+    let authority = Authority::new();
+    let server = start(&authority);
+    let old = certificate(&server, &authority, "one.test");
+    let made = std::process::Command::new("mkfifo")
+        .arg(server.path("fifo"))
+        .status()
+        .unwrap();
+    assert!(made.success());
+    fs::rename(server.path("fifo"), server.path("one.pem")).unwrap();
+    server.log_line("one.pem: is not a file; the old content stays in effect");
+    // Opening a terminal would make it that of the supervisor.
+    std::os::unix::fs::symlink("/dev/ptmx", server.path("link")).unwrap();
+    fs::rename(server.path("link"), server.path("two.pem")).unwrap();
+    server.log_line("two.pem: is not a file; the old content stays in effect");
+    assert_eq!(certificate(&server, &authority, "one.test"), old);
+    // No thread of the supervisor waits for the FIFO, which would keep an upgrade from being made.
+    let ran = run(server.setup().directory(), &["upgrade", "-c", "sluice.toml"]);
+    assert!(ran.status.success(), "{}{}", ran.output, ran.errors);
+    assert_eq!(certificate(&server, &authority, "one.test"), old);
+}
+
+#[test]
+fn a_file_that_changes_without_end_keeps_no_other_certificate_back() {
+    let authority = Authority::new();
+    let server = start(&authority);
+    let old = certificate(&server, &authority, "two.test");
+    authority.issue_to(&server.path("two.pem"), &["two.test"]);
+    let text = fs::read(server.path("one.pem")).unwrap();
+    assert!(wait_until(|| {
+        fs::write(server.path("one.pem"), &text).unwrap();
+        certificate(&server, &authority, "two.test") != old
+    }));
+}

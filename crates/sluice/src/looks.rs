@@ -1,0 +1,89 @@
+//! Regular checks of files of the configuration, by threads that may be lost: one for each path, so that the owner of one, who can keep its check from being
+//! answered, delays no other and takes one thread.
+
+use std::future::poll_fn;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use sluice_launch::{Answer, LookupShare, look_elsewhere};
+use tokio::time::{Instant, sleep_until};
+
+/// How long a round waits for its answers: another one follows.
+const ROUND_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The checks of some paths.
+pub(crate) struct Looks<T> {
+    paths: Arc<[PathBuf]>,
+    look: fn(&Path) -> T,
+    /// The checks that are not answered yet, perhaps since an earlier round.
+    waiting: Vec<Option<Answer<T>>>,
+    found: Vec<Option<T>>,
+    /// The end of the round, if one is under way.
+    until: Option<Instant>,
+}
+
+impl<T: Send + 'static> Looks<T> {
+    pub(crate) fn new(paths: Arc<[PathBuf]>, look: fn(&Path) -> T) -> Looks<T> {
+        Looks {
+            waiting: paths.iter().map(|_| None).collect(),
+            found: Vec::new(),
+            paths,
+            look,
+            until: None,
+        }
+    }
+
+    /// Checks each path. Returns what was found, in the order of the paths: `None` for one that is not answered for. May be dropped and called again:
+    /// that begins no other round.
+    pub(crate) async fn round(&mut self) -> Vec<Option<T>> {
+        let until = match self.until {
+            Some(until) => until,
+            None => self.begin(),
+        };
+        tokio::select! {
+            () = poll_fn(|context| self.poll(context)) => {}
+            () = sleep_until(until) => {}
+        }
+        self.until = None;
+        std::mem::take(&mut self.found)
+    }
+
+    fn begin(&mut self) -> Instant {
+        self.found = self.paths.iter().map(|_| None).collect();
+        for (path, waiting) in self.paths.iter().zip(&mut self.waiting) {
+            if waiting.is_none() {
+                let mut hasher = DefaultHasher::new();
+                path.hash(&mut hasher);
+                let (look, path) = (self.look, path.clone());
+                *waiting = Some(look_elsewhere(LookupShare::Foreign(hasher.finish()), move || {
+                    look(&path)
+                }));
+            }
+        }
+        *self.until.insert(Instant::now() + ROUND_TIMEOUT)
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        for (waiting, found) in self.waiting.iter_mut().zip(&mut self.found) {
+            let Some(answer) = waiting else { continue };
+            if let Poll::Ready(answer) = Pin::new(answer).poll(context) {
+                *found = answer.ok();
+                *waiting = None;
+            }
+        }
+        match self.waiting.iter().all(Option::is_none) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+
+    /// Whether no round is under way.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.until.is_none()
+    }
+}
