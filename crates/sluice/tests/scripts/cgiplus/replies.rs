@@ -22,10 +22,9 @@ while variables := accept():
         finish()
     elif way == "/child":
         text = page(who) + EOF + b"\n"
-        child = subprocess.Popen(["sh", "-c", 'sleep 0.05; printf "%s" "$1"', "sh", text], stdin=subprocess.DEVNULL)
         put(page(who))
         finish()
-        child.wait()
+        subprocess.run(["sh", "-c", 'sleep 0.05; printf "%s" "$1"', "sh", text], stdin=subprocess.DEVNULL)
     else:
         put(page(who))
         finish()
