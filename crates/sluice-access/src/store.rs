@@ -1,6 +1,6 @@
 //! The users of a realm: a users file and a group file, read again when they have changed.
 //!
-//! A worker calls stat(2) at most once a second for each file, and only for requests that need a user. The files are read by the thread
+//! They are checked at most once a second, and only for requests that need a user: a worker asks the kernel's cache, and a thread the file system. The files are read by the thread
 //! that verifies a password (`verifier`), or by one of their own. A file that has become wrong is reported, and the last good state of it counts.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -40,12 +40,12 @@ pub struct UserStore {
     is_being_read: AtomicBool,
 }
 
-/// The state of the files at the last look. Its lock is never held over one.
+/// The state of the files at the last check. Its lock is never held over a question to a file system.
 #[derive(Debug)]
 struct FileCheck {
     checked: Instant,
-    /// A thread calls stat(2).
-    is_looking: bool,
+    /// A thread asks the file systems.
+    is_asking: bool,
     stamps: [Option<FileStamp>; 2],
     generation: u64,
 }
@@ -59,12 +59,12 @@ impl FileCheck {
     }
 }
 
-/// A look by a thread, which may wait for the owner of the files for ever.
-struct Looking(Arc<Mutex<FileCheck>>);
+/// A question of a thread, which may wait for the owner of the files for ever.
+struct Asking(Arc<Mutex<FileCheck>>);
 
-impl Drop for Looking {
+impl Drop for Asking {
     fn drop(&mut self) {
-        lock(&self.0).is_looking = false;
+        lock(&self.0).is_asking = false;
     }
 }
 
@@ -96,14 +96,14 @@ impl UserStore {
     /// # Errors
     /// One line: a file is missing, or has a mistake.
     pub fn open(source: &Arc<UserSource>) -> Result<UserStore, String> {
-        let stamps = answered_stamps(source);
+        let stamps = stamps(source);
         Ok(UserStore::new(source, stamps, Loaded::read(source)?, None))
     }
 
     /// Reads the files, now if that is possible, or else when they have changed: until then nobody is a user (`fault`). `origin` is the place of
     /// the rules in the configuration.
     pub fn open_or_await(source: &Arc<UserSource>, origin: &str) -> UserStore {
-        let stamps = answered_stamps(source);
+        let stamps = stamps(source);
         match Loaded::read(source) {
             Ok(loaded) => UserStore::new(source, stamps, loaded, None),
             Err(error) => {
@@ -126,7 +126,7 @@ impl UserStore {
             source: Arc::clone(source),
             file_check: Arc::new(Mutex::new(FileCheck {
                 checked: Instant::now(),
-                is_looking: false,
+                is_asking: false,
                 stamps,
                 generation: 0,
             })),
@@ -209,13 +209,13 @@ impl UserStore {
             }
         };
         let generation = file_check.generation;
-        let begins = !is_certain && !std::mem::replace(&mut file_check.is_looking, true);
+        let begins = !is_certain && !std::mem::replace(&mut file_check.is_asking, true);
         drop(file_check);
         if begins {
-            let (looking, source) = (Looking(Arc::clone(&self.file_check)), Arc::clone(&self.source));
+            let (asking, source) = (Asking(Arc::clone(&self.file_check)), Arc::clone(&self.source));
             begin_elsewhere(LookupShare::Foreign(self.users_id), move || {
                 let stamps = stamps(&source);
-                lock(&looking.0).note(stamps);
+                lock(&asking.0).note(stamps);
             });
         }
         generation
@@ -322,18 +322,8 @@ fn parsed<T: Default>(path: Option<&Path>, parse: fn(&str) -> Result<T, String>)
     parse(&read(path)?).map_err(|message| format!("{}:{message}", path.display()))
 }
 
-/// The stamps of both files. Waits for their file systems.
 fn stamps(source: &UserSource) -> [Option<FileStamp>; 2] {
     [&source.users, &source.groups].map(|path| FileStamp::of(path.as_deref()?))
-}
-
-/// The same for a configuration that is read: a file that is not answered for counts as missing.
-fn answered_stamps(source: &UserSource) -> [Option<FileStamp>; 2] {
-    [&source.users, &source.groups].map(|path| {
-        let path = path.clone()?;
-        let asked = path.clone();
-        deadline::ask(&path, move || Ok(FileStamp::of(&asked))).ok()?
-    })
 }
 
 /// The same by what the kernel has in its cache. `None` if it would have to ask.

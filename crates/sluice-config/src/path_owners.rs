@@ -5,14 +5,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use sluice_launch::deadline;
+use sluice_settings::Settings;
 use sluice_settings::permission::Subject;
-use sluice_settings::{Action, ScriptSource, Settings};
 
 /// Warnings about links and directories on the paths of the configuration that belong neither to root, nor to the server's user, nor to the owner of
 /// the directory that the path leads to. The server follows such a path wherever it leads, while it runs, too.
 pub(crate) fn warnings(settings: &Settings, server: &Subject) -> Vec<String> {
     let mut warnings = BTreeSet::new();
-    for (origin, path) in served_paths(settings) {
+    for (origin, path) in settings.served_directories() {
         if let Some((part, owner)) = part_of_another(path, server) {
             warnings.insert(format!(
                 "{origin}: {} belongs to user {owner}, who can have {} lead to any directory that the server can read, and it is served at once, \
@@ -23,23 +23,6 @@ pub(crate) fn warnings(settings: &Settings, server: &Subject) -> Vec<String> {
         }
     }
     warnings.into_iter().collect()
-}
-
-fn served_paths(settings: &Settings) -> impl Iterator<Item = (&str, &Path)> {
-    settings.sites.iter().flat_map(|site| {
-        let root = site.root.iter().map(|root| (site.origin.as_str(), root.as_path()));
-        let of_routes = site.routes.iter().filter_map(|route| {
-            let path = match &route.action {
-                Action::Files(files) => &files.path,
-                action => match &action.script()?.source {
-                    ScriptSource::Directory(path) | ScriptSource::App { directory: path, .. } => path,
-                    ScriptSource::File(_) | ScriptSource::Root => return None,
-                },
-            };
-            Some((route.origin.as_str(), path.as_path()))
-        });
-        root.chain(of_routes)
-    })
 }
 
 /// The first link or directory on a path with another owner, and its number. `None` for a path that leads nowhere.

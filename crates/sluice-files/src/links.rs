@@ -12,12 +12,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 
 use rustix::fs::{CWD, FileType, Mode as FileMode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
 use rustix::io::Errno;
-use rustix::process::{Pid, getpid};
 use sluice_http::fault::{Absent, LinkProblem, RefusedLink};
+use sluice_launch::{OWN_DESCRIPTORS, own_descriptors};
 use sluice_settings::FollowLinks;
 
 use crate::foreign::file_system::{OPENS_MAX, Share, name, open_below, retry};
@@ -28,9 +27,6 @@ const LINKS_MAX: usize = 40;
 
 /// The end of the path of a file that was removed (proc(5)).
 const DELETED: &[u8] = b" (deleted)";
-
-/// Links to the open files of this process (proc(5)).
-const OWN_DESCRIPTORS: &str = "/proc/self/fd";
 
 /// Names a step of a path: opens nothing, follows nothing.
 const STEP: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -135,14 +131,7 @@ pub(crate) fn reopen(file: File, access: OFlags) -> io::Result<File> {
     if access.contains(OFlags::PATH) || !(metadata.is_file() || metadata.is_dir()) {
         return Ok(file);
     }
-    // This link of /proc leads to the open file itself, whatever happens to its path (proc(5)).
-    let flags = access | OFlags::CLOEXEC;
-    let number = file.as_raw_fd();
-    let opened = match own_descriptors() {
-        Some(own) => openat(own, number.to_string(), flags, FileMode::empty()),
-        None => openat(CWD, format!("{OWN_DESCRIPTORS}/{number}"), flags, FileMode::empty()),
-    };
-    Ok(opened?.into())
+    sluice_launch::reopen(&file, access)
 }
 
 /// The path of an open file, without symbolic links.
@@ -169,19 +158,6 @@ pub(crate) fn named_path(file: &File) -> io::Result<PathBuf> {
     };
     let path = readlinkat(own, number.to_string(), Vec::new())?;
     Ok(OsString::from_vec(path.into_bytes()).into())
-}
-
-/// The directory of the descriptors of this process, open because others may hold the directories above it, but not this one. `None` if it
-/// cannot be opened.
-pub(crate) fn own_descriptors() -> Option<BorrowedFd<'static>> {
-    static OWN: LazyLock<Option<(Pid, OwnedFd)>> = LazyLock::new(|| {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Some((getpid(), openat(CWD, OWN_DESCRIPTORS, flags, FileMode::empty()).ok()?))
-    });
-    // It is not that of a child.
-    OWN.as_ref()
-        .filter(|(process, _)| *process == getpid())
-        .map(|(_, own)| own.as_fd())
 }
 
 /// Opens a path again if what it leads to was replaced meanwhile.

@@ -53,7 +53,7 @@ impl OpenDirectory {
     /// Opens a directory, and waits for its file system.
     fn open_answered(path: &Path) -> io::Result<OpenDirectory> {
         // Before requests need it.
-        links::own_descriptors();
+        sluice_launch::own_descriptors();
         let path = path.canonicalize()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open(&path, flags, FileMode::empty())?;

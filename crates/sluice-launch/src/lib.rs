@@ -50,7 +50,7 @@ pub use foreign::elsewhere::{
     LookupShare, UNKNOWN_USER, begin_elsewhere, close_elsewhere, close_file_elsewhere, do_elsewhere, is_any_elsewhere,
     look_elsewhere, prepare_lookups,
 };
-pub use foreign::files::{FileStamp, open_regular};
+pub use foreign::files::{FileStamp, OWN_DESCRIPTORS, open_regular, own_descriptors, reopen};
 pub use foreign::received::{ForeignDescriptors, Received, close_socket_elsewhere, receive};
 pub use foreign::refuse::{Passing, passing, refuse_descriptors};
 pub use policy::code_variables::names_code;

@@ -219,7 +219,7 @@ impl Opener<'_> {
 /// Whether a certificate chain and its key can be used.
 ///
 /// # Errors
-/// A file cannot be read or is none of its kind, or the key does not belong to the certificate: the administrator's fault.
+/// The administrator's fault: a file cannot be read, is not PEM, or the key does not belong to the certificate.
 pub fn check_identity(settings: &IdentitySettings, source: &Source) -> Result<(), OpenError> {
     read_identity(settings, source, &aws_lc_rs::default_provider()).map(drop)
 }
@@ -227,7 +227,7 @@ pub fn check_identity(settings: &IdentitySettings, source: &Source) -> Result<()
 /// Whether the authorities for client certificates, and their revocation lists, can be used.
 ///
 /// # Errors
-/// A file cannot be read or is none of its kind: the administrator's fault.
+/// The administrator's fault: a file cannot be read, or is not what its key asks for.
 pub fn check_authorities(settings: &AuthoritySettings, source: &Source) -> Result<(), OpenError> {
     ClientAuthorities::open(settings, source, &Arc::new(aws_lc_rs::default_provider())).map(drop)
 }

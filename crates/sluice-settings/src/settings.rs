@@ -134,6 +134,24 @@ impl Settings {
         })
     }
 
+    /// The directories of files and scripts, each with the place in the configuration that names it.
+    pub fn served_directories(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.sites.iter().flat_map(|site| {
+            let root = site.root.iter().map(|root| (site.origin.as_str(), root.as_path()));
+            let of_routes = site.routes.iter().filter_map(|route| {
+                let path = match &route.action {
+                    Action::Files(files) => &files.path,
+                    action => match &action.script()?.source {
+                        ScriptSource::Directory(path) | ScriptSource::App { directory: path, .. } => path,
+                        ScriptSource::File(_) | ScriptSource::Root => return None,
+                    },
+                };
+                Some((route.origin.as_str(), path.as_path()))
+            });
+            root.chain(of_routes)
+        })
+    }
+
     /// The files of all logs. One that several sites name is there as often.
     pub fn log_files(&self) -> impl Iterator<Item = &Path> {
         self.site_log_files().map(|(_, file)| file).chain(self.own_log_files())

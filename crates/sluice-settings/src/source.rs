@@ -43,7 +43,7 @@ impl Tolerated {
         self.lock().values().cloned().collect()
     }
 
-    /// The line about the fault of `what`, as `Source::tolerate` names it. `None` if there is none.
+    /// The line that `Source::tolerate` has noted for `what`.
     #[must_use]
     pub fn line(&self, what: &str) -> Option<String> {
         self.lock().get(what).cloned()

@@ -1,13 +1,12 @@
 //! Certificate and key files: noticing changes, and making a self-signed pair for local use.
 
 use std::net::IpAddr;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
-use sluice_launch::deadline;
+use sluice_launch::FileStamp;
 use sluice_net::tls;
 use sluice_settings::open_error::OpenError;
 use sluice_settings::source::Source;
@@ -16,7 +15,7 @@ use sluice_settings::{
 };
 use tokio::time::Instant;
 
-use crate::looks::Looks;
+use crate::path_checks::PathChecks;
 
 /// How often the files are checked. Renewal programs replace files or change a symbolic link: a check notices both, on every file
 /// system, for a few system calls.
@@ -34,19 +33,16 @@ const BACKDATED: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long it is valid. Some clients refuse server certificates that are valid for much more than a year.
 const VALID_FOR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Device, inode, modification time and size (stat(2)), which change when the content does. `None` for a missing file.
-type Stamp = Option<(u64, u64, i64, i64, u64)>;
-
 /// The certificate and key files of a server, as of the last check.
 #[derive(Default)]
 pub(crate) struct Certificates {
     files: Arc<[PathBuf]>,
-    seen: Vec<Stamp>,
+    seen: Vec<Option<FileStamp>>,
     /// When some have begun to change, perhaps not all of them yet: the next check decides.
     settling: Option<Instant>,
     /// When the files are checked next. `None` before the first wait for that.
     due: Option<Instant>,
-    looks: Option<Looks<Stamp>>,
+    checks: Option<PathChecks<Option<FileStamp>>>,
 }
 
 /// Files that are used together.
@@ -110,11 +106,11 @@ impl Certificates {
             .cloned()
             .collect();
         Certificates {
-            seen: files.iter().map(|file| stamp(file)).collect(),
+            seen: files.iter().map(|file| FileStamp::of(file)).collect(),
             files: files.into(),
             settling: None,
             due: None,
-            looks: None,
+            checks: None,
         }
     }
 
@@ -142,10 +138,10 @@ impl Certificates {
             if Instant::now() < due {
                 tokio::time::sleep_until(due).await;
             }
-            let looks = self
-                .looks
-                .get_or_insert_with(|| Looks::new(Arc::clone(&self.files), stamp));
-            let found = looks.round().await;
+            let checks = self
+                .checks
+                .get_or_insert_with(|| PathChecks::new(Arc::clone(&self.files), FileStamp::of));
+            let found = checks.round().await;
             self.due = None;
             let mut is_new = false;
             for (seen, now) in self.seen.iter_mut().zip(found) {
@@ -165,17 +161,6 @@ impl Certificates {
             }
         }
     }
-}
-
-fn stamp(file: &Path) -> Stamp {
-    let about = deadline::metadata(file).ok()?;
-    Some((
-        about.dev(),
-        about.ino(),
-        about.mtime(),
-        about.mtime_nsec(),
-        about.size(),
-    ))
 }
 
 /// TLS with a new self-signed certificate for the names of the local machine and the addresses listened on. Browsers show a warning
@@ -251,7 +236,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut certificates = Certificates {
             files: vec![file.path().to_owned()].into(),
-            seen: vec![stamp(file.path())],
+            seen: vec![FileStamp::of(file.path())],
             ..Certificates::default()
         };
         assert!(!have_changed(&mut certificates));
@@ -266,7 +251,7 @@ mod tests {
             certificates.due = Some(Instant::now());
             loop {
                 let have_changed = have_changed(&mut certificates);
-                if have_changed || certificates.looks.as_ref().is_none_or(Looks::is_idle) {
+                if have_changed || certificates.checks.as_ref().is_none_or(PathChecks::is_idle) {
                     return (have_changed, certificates.due.is_some_and(|next| next > due));
                 }
                 std::thread::yield_now();

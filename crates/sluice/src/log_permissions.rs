@@ -21,7 +21,7 @@ use crate::supervisor::in_directory_of_root;
 
 /// The logs that the server process cannot open or make: each with why, and with the command that permits it.
 pub(crate) fn mistakes(settings: &Settings, users: &ServerUsers) -> Vec<Mistake> {
-    let root = root_of_server(&settings.control);
+    let root = root_of_server(&settings.control, users);
     let mut found = Vec::new();
     for (file, (kind, origin)) in log_files(settings) {
         let read_only = root.as_deref().and_then(|root| read_only(&file, root, users));
@@ -111,14 +111,15 @@ fn read_only(file: &Path, root: &Path, users: &ServerUsers) -> Option<String> {
     })
 }
 
-/// The root directory as the running server with this control socket sees it. `None` if none runs, or this process may not look: only root and the user
-/// of the server may.
-fn root_of_server(control: &ControlSocket) -> Option<PathBuf> {
+/// The root directory as the running server with this control socket sees it. `None` if none runs, or this process may not ask: only root and the user
+/// of the server may. A socket of another user than who starts the server is a stranger's.
+fn root_of_server(control: &ControlSocket, users: &ServerUsers) -> Option<PathBuf> {
     let ControlSocket::Path(socket) = control else {
         return None;
     };
     let asked = socket.clone();
-    let connect = move || Ok(socket_peercred(UnixStream::connect(&asked)?)?.pid);
-    let supervisor = deadline::ask(socket, connect).ok()?;
-    Some(format!("/proc/{}/root", supervisor.as_raw_nonzero()).into())
+    let connect = move || Ok(socket_peercred(UnixStream::connect(&asked)?)?);
+    let peer = deadline::ask(socket, connect).ok()?;
+    let is_own = peer.uid.as_raw() == users.starter.uid();
+    is_own.then(|| format!("/proc/{}/root", peer.pid.as_raw_nonzero()).into())
 }

@@ -13,9 +13,9 @@ mod launcher_role;
 mod link;
 mod log_files;
 mod log_permissions;
-mod looks;
 #[cfg(test)]
 mod manual;
+mod path_checks;
 mod rate;
 mod rte_directory;
 mod served_directories;

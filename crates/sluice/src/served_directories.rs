@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_settings::{Action, ScriptSource, Settings};
+use sluice_settings::Settings;
 use tokio::time::{Instant, sleep_until};
 
-use crate::looks::Looks;
+use crate::path_checks::PathChecks;
 
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The longest pause between two looks. Each change doubles the pause, because it replaces the script processes of all users, and the owner of one link
-/// can switch it without end.
+/// The longest pause between two checks. Each change doubles the pause, because all directories are opened again and the file cache begins empty, and the
+/// owner of one link can switch it without end.
 const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// Time without a change after which the pause is short again.
@@ -25,28 +25,28 @@ const QUIET: Duration = Duration::from_secs(600);
 /// Device and inode of a directory. `None` while there is none.
 type Identity = Option<(u64, u64)>;
 
-/// The directories of a configuration, as of the last look. The default has none.
+/// The directories of a configuration, as of the last check. The default has none.
 #[derive(Default)]
 pub(crate) struct ServedDirectories {
     paths: Arc<[PathBuf]>,
-    /// Empty before the first look.
+    /// Empty before the first check.
     seen: Vec<Identity>,
-    looks: Option<Looks<Identity>>,
+    checks: Option<PathChecks<Identity>>,
     pause: Pause,
 }
 
-/// The pause between two looks.
+/// The pause between two checks.
 #[derive(Default)]
 struct Pause {
     /// Changes since the last quiet time.
     changes: u32,
     last_change: Option<Instant>,
-    /// When the next look is due. `None` before the first one.
+    /// When the next check is due. `None` before the first one.
     due: Option<Instant>,
 }
 
 impl Pause {
-    /// Notes a look and whether it has found a change.
+    /// Notes a check and whether it has found a change.
     fn note(&mut self, has_changed: bool, now: Instant) {
         if has_changed {
             self.changes += 1;
@@ -61,19 +61,7 @@ impl Pause {
 
 impl ServedDirectories {
     pub(crate) fn of(settings: &Settings) -> ServedDirectories {
-        let mut paths = Vec::new();
-        for site in &settings.sites {
-            paths.extend(site.root.clone());
-            for route in &site.routes {
-                if let Action::Files(files) = &route.action {
-                    paths.push(files.path.clone());
-                }
-                let source = route.action.script().map(|script| &script.source);
-                if let Some(ScriptSource::Directory(path) | ScriptSource::App { directory: path, .. }) = source {
-                    paths.push(path.clone());
-                }
-            }
-        }
+        let mut paths: Vec<PathBuf> = settings.served_directories().map(|(_, path)| path.to_owned()).collect();
         paths.sort_unstable();
         paths.dedup();
         ServedDirectories {
@@ -91,11 +79,11 @@ impl ServedDirectories {
             if let Some(due) = self.pause.due {
                 sleep_until(due).await;
             }
-            let looks = self
-                .looks
-                .get_or_insert_with(|| Looks::new(Arc::clone(&self.paths), identity));
+            let checks = self
+                .checks
+                .get_or_insert_with(|| PathChecks::new(Arc::clone(&self.paths), identity));
             // Without an answer nothing is known to have changed.
-            let found = looks.round().await;
+            let found = checks.round().await;
             let changed = self.compare(found.into_iter().map(Option::flatten).collect());
             self.pause.note(!changed.is_empty(), Instant::now());
             if !changed.is_empty() {

@@ -3,7 +3,9 @@
 //! Beyond the bounds operations are not done at all: what they hold, such as a descriptor, stays with this process until it ends. Lookups of files have
 //! threads and bounds of their own, and are refused beyond them, because somebody waits for each.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -76,6 +78,14 @@ impl LookupShare {
     pub const fn processes_of(user: u32) -> LookupShare {
         // No file system has such a number.
         LookupShare::Foreign(1 << 63 | user as u64)
+    }
+
+    /// The share of a path whose owner may keep lookups of it from being answered, and of no other path.
+    #[must_use]
+    pub fn of_path(path: &Path) -> LookupShare {
+        let mut hasher = DefaultHasher::new();
+        path.hash(&mut hasher);
+        LookupShare::Foreign(hasher.finish())
     }
 
     /// The number. One of each kind may have the same.

@@ -2,13 +2,47 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::LazyLock;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode as FileMode, OFlags, ResolveFlags, Statx, StatxFlags, fstat, open, openat2, statx,
+    AtFlags, CWD, FileType, Mode as FileMode, OFlags, ResolveFlags, Statx, StatxFlags, fstat, open, openat, openat2,
+    statx,
 };
 use rustix::io::Errno;
+use rustix::process::{Pid, getpid};
+
+use crate::foreign::deadline;
+
+/// Links to the open files of this process (proc(5)).
+pub const OWN_DESCRIPTORS: &str = "/proc/self/fd";
+
+/// The directory of the descriptors of this process, open because others may hold the directories above it, but not this one. `None` if it
+/// cannot be opened.
+pub fn own_descriptors() -> Option<BorrowedFd<'static>> {
+    static OWN: LazyLock<Option<(Pid, OwnedFd)>> = LazyLock::new(|| {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Some((getpid(), open(OWN_DESCRIPTORS, flags, FileMode::empty()).ok()?))
+    });
+    // It is not that of a child.
+    OWN.as_ref()
+        .filter(|(process, _)| *process == getpid())
+        .map(|(_, own)| own.as_fd())
+}
+
+/// Opens a file that is only named (O_PATH), whatever happens to its path: its link below /proc leads to the file itself (proc(5)).
+///
+/// # Errors
+/// Those of open(2); `NotFound` without /proc.
+pub fn reopen(named: &impl AsRawFd, access: OFlags) -> io::Result<File> {
+    let (number, flags) = (named.as_raw_fd(), access | OFlags::CLOEXEC);
+    let opened = match own_descriptors() {
+        Some(own) => openat(own, number.to_string(), flags, FileMode::empty()),
+        None => openat(CWD, format!("{OWN_DESCRIPTORS}/{number}"), flags, FileMode::empty()),
+    };
+    Ok(opened?.into())
+}
 
 /// Opens a regular file for reading.
 ///
@@ -20,20 +54,7 @@ use rustix::io::Errno;
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let named = open(path, OFlags::PATH | OFlags::CLOEXEC, FileMode::empty())?;
     check_regular(&named)?;
-    let access = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
-    match open(
-        format!("/proc/self/fd/{}", named.as_raw_fd()),
-        access,
-        FileMode::empty(),
-    ) {
-        // Without /proc, a file that is exchanged meanwhile is found afterwards.
-        Err(Errno::NOENT) => {
-            let opened = open(path, access | OFlags::NONBLOCK, FileMode::empty())?;
-            check_regular(&opened)?;
-            Ok(opened.into())
-        }
-        opened => Ok(opened?.into()),
-    }
+    reopen(&named, OFlags::RDONLY | OFlags::NOCTTY)
 }
 
 fn check_regular(file: &OwnedFd) -> io::Result<()> {
@@ -56,11 +77,12 @@ pub struct FileStamp {
 }
 
 impl FileStamp {
-    /// The stamp of the file that a path leads to. `None` for a missing file. Waits for its file system.
+    /// The stamp of the file that a path leads to. `None` for a missing file, and for one that is not answered for (`deadline::ask`).
     #[must_use]
     pub fn of(path: &Path) -> Option<FileStamp> {
-        let about = statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS).ok()?;
-        Some(FileStamp::from_statx(&about))
+        let asked = path.to_owned();
+        let about = move || Ok(statx(CWD, &asked, AtFlags::empty(), StatxFlags::BASIC_STATS)?);
+        Some(FileStamp::from_statx(&deadline::ask(path, about).ok()?))
     }
 
     /// The stamp by what the kernel has in its cache. `None` if it would have to ask the file system. Never waits.

@@ -19,7 +19,6 @@ mod view;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -468,10 +467,8 @@ async fn is_missing(interpreter: &Path) -> bool {
     if !interpreter.is_absolute() {
         return false;
     }
-    let mut hasher = DefaultHasher::new();
-    interpreter.hash(&mut hasher);
     let interpreter = interpreter.to_owned();
-    let look = look_elsewhere(LookupShare::Foreign(hasher.finish()), move || !interpreter.exists());
+    let look = look_elsewhere(LookupShare::of_path(&interpreter), move || !interpreter.exists());
     look.within(tokio::time::sleep(TIMEOUT)).await == Ok(true)
 }
 

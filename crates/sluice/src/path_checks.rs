@@ -2,7 +2,6 @@
 //! answered, delays no other and takes one thread.
 
 use std::future::poll_fn;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,9 +15,9 @@ use tokio::time::{Instant, sleep_until};
 const ROUND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The checks of some paths.
-pub(crate) struct Looks<T> {
+pub(crate) struct PathChecks<T> {
     paths: Arc<[PathBuf]>,
-    look: fn(&Path) -> T,
+    check: fn(&Path) -> T,
     /// The checks that are not answered yet, perhaps since an earlier round.
     waiting: Vec<Option<Answer<T>>>,
     found: Vec<Option<T>>,
@@ -26,13 +25,13 @@ pub(crate) struct Looks<T> {
     until: Option<Instant>,
 }
 
-impl<T: Send + 'static> Looks<T> {
-    pub(crate) fn new(paths: Arc<[PathBuf]>, look: fn(&Path) -> T) -> Looks<T> {
-        Looks {
+impl<T: Send + 'static> PathChecks<T> {
+    pub(crate) fn new(paths: Arc<[PathBuf]>, check: fn(&Path) -> T) -> PathChecks<T> {
+        PathChecks {
             waiting: paths.iter().map(|_| None).collect(),
             found: Vec::new(),
             paths,
-            look,
+            check,
             until: None,
         }
     }
@@ -56,12 +55,8 @@ impl<T: Send + 'static> Looks<T> {
         self.found = self.paths.iter().map(|_| None).collect();
         for (path, waiting) in self.paths.iter().zip(&mut self.waiting) {
             if waiting.is_none() {
-                let mut hasher = DefaultHasher::new();
-                path.hash(&mut hasher);
-                let (look, path) = (self.look, path.clone());
-                *waiting = Some(look_elsewhere(LookupShare::Foreign(hasher.finish()), move || {
-                    look(&path)
-                }));
+                let (check, path) = (self.check, path.clone());
+                *waiting = Some(look_elsewhere(LookupShare::of_path(&path), move || check(&path)));
             }
         }
         *self.until.insert(Instant::now() + ROUND_TIMEOUT)
