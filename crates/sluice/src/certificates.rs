@@ -114,6 +114,10 @@ impl Certificates {
         }
     }
 
+    pub(crate) fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
     /// Reads the files into a source that records them. Returns those that cannot be read, with the reason.
     pub(crate) fn record(&self, source: &Source) -> Vec<(PathBuf, String)> {
         let read = |file: &PathBuf| match source.read(file, BYTES_MAX) {

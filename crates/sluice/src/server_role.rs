@@ -301,7 +301,10 @@ impl<'a> Role<'a> {
                     "the directories of the configuration are open again, and script processes that used those of before are replaced"
                 );
             }
-            Err(error) => tracing::error!("the directories of the configuration: {error}; those of before stay open"),
+            Err(error) => {
+                tracing::error!("the directories of the configuration: {error}; those of before stay open");
+                self.moved = moved;
+            }
         }
     }
 

@@ -328,6 +328,7 @@ impl Supervisor<'_> {
                 if self.history.restarts > 0 {
                     tracing::info!("server process {} serves", self.server_pid());
                 }
+                self.renew_kept_files().await;
                 if let Some(action) = event
                     && let Some(next) = self.carry_out(action).await
                 {

@@ -219,12 +219,21 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Has another server process report what it cannot use of the files, as the one before it did.
+    pub(super) async fn renew_kept_files(&mut self) {
+        if !self.kept_files.is_empty() {
+            self.renew_certificates().await;
+        }
+    }
+
     /// The server process uses the new certificates, but for the files in `kept`; or not, if that is `None`.
     pub(super) fn conclude_certificates(&mut self, kept: Option<&[PathBuf]>) {
         let (Some(new), Some(kept)) = (self.pending.certificates.take(), kept) else {
             return;
         };
-        self.kept_files = kept.to_vec();
+        // It may keep nothing else of the configuration as it was.
+        let is_watched = |file: &&PathBuf| self.certificates.files().contains(file);
+        self.kept_files = kept.iter().filter(is_watched).cloned().collect();
         match self.bundle_with_kept_files(&new) {
             Ok(bundle) => self.bundle = bundle,
             Err(error) => tracing::error!("certificates have changed: {error}"),

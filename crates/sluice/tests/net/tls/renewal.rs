@@ -56,12 +56,16 @@ fn a_key_without_its_certificate_keeps_the_old_one_and_holds_nothing_else_back()
     // The next server process has the same ones.
     assert!(signal(server.server_pid(), "KILL"));
     server.log_line(" serves");
+    server.log_lines(2, FAULT);
+    assert!(status(&server).contains(FAULT), "{}", status(&server));
     assert_eq!(certificate(&server, &authority, "one.test"), now[0]);
     assert_eq!(certificate(&server, &authority, "two.test"), now[1]);
     // And that of another program, too.
     let ran = run(server.setup().directory(), &["upgrade", "-c", "sluice.toml"]);
     assert!(ran.status.success(), "{}{}", ran.output, ran.errors);
     server.log_line("draining: another server process has taken over");
+    server.log_lines(3, FAULT);
+    assert!(status(&server).contains(FAULT), "{}", status(&server));
     assert_eq!(certificate(&server, &authority, "one.test"), now[0]);
     fs::write(server.path("one.pem"), new).unwrap();
     server.log_lines(2, "certificates have changed: the new ones are in force");
