@@ -2,7 +2,8 @@
 //!
 //! A thread that returns from a wait because its timeout has passed works for the clock: ticks once a second, a log that is flushed after some
 //! milliseconds. At the speed of single steps this would be counted for each request although it is shared by thousands, so it is
-//! counted apart, until a wait of the thread ends by an event. Not here: the loop that steps threads (tracees.rs).
+//! counted apart, until a wait of the thread ends by an event. A lock that it waits for after the timeout is no event: threads of a pool whose
+//! timeouts pass at the same time wait for each other. Not here: the loop that steps threads (tracees.rs).
 
 use nix::libc::{c_long, user_regs_struct};
 
@@ -20,8 +21,10 @@ pub(crate) enum Cause {
 enum Wait {
     /// A call that returns how many things have happened: 0 means that the timeout has passed.
     Events,
-    /// A call that returns `ETIMEDOUT` if the timeout has passed.
-    Futex,
+    /// A call that returns `ETIMEDOUT` if the timeout has passed, on the futex at this address.
+    Futex(u64),
+    /// The same without a timeout.
+    UntimedFutex(u64),
     /// A call that ends only when its time has passed.
     Sleep,
 }
@@ -50,6 +53,8 @@ pub(crate) struct Thread {
     /// The address at which the outermost function of an allocator returns.
     pub(crate) allocator_returns_at: Option<u64>,
     wait: Option<Wait>,
+    /// The futex of its last wait, if the timeout has passed.
+    timed_out: Option<u64>,
 }
 
 impl Thread {
@@ -62,6 +67,7 @@ impl Thread {
             is_in_call: false,
             allocator_returns_at: None,
             wait: None,
+            timed_out: None,
         }
     }
 
@@ -97,14 +103,18 @@ impl Thread {
         self.is_in_call = false;
         let Some(wait) = self.wait.take() else { return };
         let result = registers.rax.cast_signed();
-        let is_over = match wait {
-            Wait::Events => result == 0,
-            Wait::Futex => result == TIMED_OUT,
-            Wait::Sleep => true,
+        let (is_over, futex) = match wait {
+            Wait::Events => (result == 0, None),
+            Wait::Futex(futex) => (result == TIMED_OUT, Some(futex)),
+            // The lock of a condition variable is another futex than the variable.
+            Wait::UntimedFutex(lock) => (self.timed_out.is_some_and(|futex| futex != lock), self.timed_out),
+            Wait::Sleep => (true, None),
         };
         if is_over {
+            self.timed_out = futex;
             self.cause = Cause::Clock;
         } else if result != INTERRUPTED {
+            self.timed_out = None;
             self.cause = Cause::Event;
         }
     }
@@ -122,7 +132,11 @@ fn wait_of(registers: &user_regs_struct) -> Option<Wait> {
             Some(Wait::Events)
         }
         nix::libc::SYS_futex if matches!(registers.rsi & FUTEX_COMMAND, FUTEX_WAIT | FUTEX_WAIT_BITSET) => {
-            Some(Wait::Futex)
+            Some(if registers.r10 == 0 {
+                Wait::UntimedFutex(registers.rdi)
+            } else {
+                Wait::Futex(registers.rdi)
+            })
         }
         nix::libc::SYS_nanosleep | nix::libc::SYS_clock_nanosleep => Some(Wait::Sleep),
         _ => None,
@@ -188,8 +202,31 @@ mod tests {
         assert_eq!(cause_after(wait, 0, Cause::Event), Cause::Clock);
         assert_eq!(cause_after(wait, 1, Cause::Clock), Cause::Event);
         let futex = registers(SYS_futex, 9, 0x1000);
+        let lock = registers(SYS_futex, 9, 0);
+        assert_eq!(cause_after(lock, 0, Cause::Clock), Cause::Event);
         assert_eq!(cause_after(futex, -110, Cause::Event), Cause::Clock);
         assert_eq!(cause_after(futex, 0, Cause::Clock), Cause::Event);
+    }
+
+    #[test]
+    fn a_lock_that_a_thread_waits_for_after_a_timeout_is_work_of_the_clock() {
+        let mut thread = Thread::new(0, 0, Cause::Event);
+        const CONDITION: u64 = 0x100;
+        const LOCK: u64 = 0x104;
+        for (futex, timeout, result, cause) in [
+            (CONDITION, 0x1000, -110, Cause::Clock),
+            (LOCK, 0, 0, Cause::Clock),
+            (CONDITION, 0, 0, Cause::Event),
+            (LOCK, 0, 0, Cause::Event),
+        ] {
+            let call = user_regs_struct {
+                rdi: futex,
+                ..registers(SYS_futex, 9, timeout)
+            };
+            thread.enter(&call);
+            thread.leave(&registers(result, 0, 0));
+            assert_eq!(thread.cause, cause, "{futex:#x} with the timeout {timeout:#x}");
+        }
     }
 
     #[test]
