@@ -19,6 +19,8 @@ pub(super) struct IncludeFile {
     pub(super) name: String,
     /// The line of the key `include`.
     pub(super) line: usize,
+    /// Whether a wildcard has found it.
+    pub(super) is_matched: bool,
 }
 
 /// The files of some patterns: in the order of the patterns, and those of one pattern in the order of their names. A file that is
@@ -34,7 +36,13 @@ pub(super) fn expand(patterns: &[String], line: usize, document: &Document<'_>) 
             if path != own && files.iter().all(|file| file.path != path) {
                 let beside = Path::new(document.name).parent().unwrap_or(Path::new(""));
                 let name = beside.join(relative).display().to_string();
-                files.push(IncludeFile { path, name, line });
+                let is_matched = pattern.contains(['*', '?']);
+                files.push(IncludeFile {
+                    path,
+                    name,
+                    line,
+                    is_matched,
+                });
             }
         }
         if files.len() > FILES_MAX {

@@ -8,7 +8,7 @@ use toml::de::DeTable;
 
 use super::blocks::Blocks;
 use super::description::Described;
-use super::document::{Document, decode};
+use super::document::{Document, Lack, decode};
 use super::file_kind::FileKind;
 use super::include::IncludeFile;
 use super::key::{Key, Section, set};
@@ -85,9 +85,11 @@ pub(super) fn read(root: &mut Root, main: &Document<'_>, main_blocks: &Blocks<'_
     root.settings.config_files = texts.into_iter().map(|(file, _)| file.path).collect();
 }
 
-/// The text of a file. `None` if it cannot be read; that has been reported.
+/// The text of a file. `None` if it cannot be read; that has been reported. What a wildcard has found need not be a file.
 fn text_of(file: IncludeFile, main: &Document<'_>) -> Option<(IncludeFile, String)> {
-    let refusal = match main.files.kind(&file.path) {
+    let kind = main.files.kind(&file.path);
+    let is_optional = file.is_matched && matches!(kind, FileKind::Directory | FileKind::Missing(_));
+    let refusal = match kind {
         // Opening a FIFO would wait for its writer.
         FileKind::Directory | FileKind::Other => "is not a regular file".to_owned(),
         FileKind::Missing(reason) | FileKind::Denied(reason) => format!("cannot be read: {reason}"),
@@ -97,7 +99,11 @@ fn text_of(file: IncludeFile, main: &Document<'_>) -> Option<(IncludeFile, Strin
             Err(reason) => reason,
         },
     };
-    main.report(file.line, format!("include: {} {refusal}", file.name));
+    let message = format!("include: {} {refusal}", file.name);
+    match is_optional {
+        true => main.report_lack(Lack::Skipped, file.line, message),
+        false => main.report(file.line, message),
+    }
     None
 }
 

@@ -45,12 +45,13 @@ impl Resources {
         processes.map(|process| (process.user, process.probe.clone())).collect()
     }
 
-    /// Retires the processes of the script with this file, or of the engine that runs it: idle ones end now, busy ones after their exchange.
+    /// Retires the processes of the script with this file, of the engine that runs it, or of the engine with this name: idle ones end now, busy ones
+    /// after their exchange.
     #[must_use]
-    pub fn retire(&self, file: &Path) -> Retired {
-        let script = ScriptId::of(file);
+    pub fn retire(&self, name: &Path) -> Retired {
+        let script = ScriptId::of(name);
         let pools = self.pool_records.all().into_iter().flat_map(|record| {
-            let is_own = *record.label.script == *file;
+            let is_own = record.label.is_named(name);
             let pools = record.pools().into_iter();
             pools.filter(move |pool| is_own || pool.has_run(script))
         });

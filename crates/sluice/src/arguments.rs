@@ -150,7 +150,8 @@ pub(crate) enum LogCommand {
 /// `sluice retire`.
 #[derive(Args, Debug)]
 pub(crate) struct Retire {
-    /// The script: its file, or its path in a URL (/cgiplus-bin/slow). Of a script that an engine runs, the processes of the engine end.
+    /// The script: its file, or its path in a URL (/cgiplus-bin/slow). Of a script that an engine runs, the processes of the engine end. An
+    /// engine's name (php) ends all its processes.
     #[arg(value_name = "SCRIPT")]
     pub(crate) script: String,
     #[command(flatten)]

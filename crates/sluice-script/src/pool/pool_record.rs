@@ -90,6 +90,17 @@ pub(crate) struct PoolRecords {
 }
 
 impl PoolLabel {
+    /// Whether an administrator means it: by the file of its script, or by the name of its engine.
+    pub(crate) fn is_named(&self, name: &Path) -> bool {
+        // A file has an absolute path, the key of an engine is its name and a number.
+        let engine = self
+            .script
+            .to_str()
+            .filter(|_| self.script.is_relative())
+            .and_then(|key| key.rsplit_once(' '));
+        *self.script == *name || engine.is_some_and(|(engine, _)| Path::new(engine) == name)
+    }
+
     /// The name in metrics: that of the reports, without the place of the route.
     fn series_name(&self) -> ScriptName {
         let script = self.script.to_string_lossy();

@@ -65,7 +65,7 @@ impl fmt::Display for OrderError {
             OrderError::NoScript(name, known) => {
                 write!(
                     out,
-                    "no processes of a script {name:?}: name its file, or its path in the URL"
+                    "no processes of a script {name:?}: name its file, its path in the URL, or an engine, as php"
                 )?;
                 if known.is_empty() {
                     return out.write_str("; no script has processes now");
@@ -173,14 +173,14 @@ impl Operator {
         report
     }
 
-    /// Retires the processes of a script, which is named by its file or by its path in a URL: idle ones end at once, busy ones after their
-    /// exchange. Not to be called in an event loop, because it waits a few seconds for a file system that may not answer.
+    /// Retires the processes of a script, which is named by its file or by its path in a URL, or those of an engine (`php`): idle ones end at once, busy
+    /// ones after their exchange. Not to be called in an event loop, because it waits a few seconds for a file system that may not answer.
     ///
     /// # Errors
     /// It has no processes.
     pub fn retire(&self, script: &str) -> Result<Retired, OrderError> {
         let config = self.state.config.load();
-        let by_file = self.state.resources.retire(&path_of(script));
+        let by_name = self.state.resources.retire(&path_of(script));
         let (by_path, left) = foreign::here(Answers::default(), || found_script::retire(&config, script));
         let script_path = script.to_owned();
         let by_thread =
@@ -189,7 +189,7 @@ impl Operator {
             NoAnswer::Silent => OrderError::Unanswered(script.to_owned()),
             NoAnswer::Panicked => OrderError::Panicked,
         });
-        let known = by_path.and(by_file);
+        let known = by_path.and(by_name);
         let retired = match by_thread {
             // Those of the file have been retired, whatever its path says.
             Err(_) if known.idle + known.busy > 0 => known,

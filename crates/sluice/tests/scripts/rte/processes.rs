@@ -1,7 +1,7 @@
 //! Which process of an engine runs a script, and when processes are replaced.
 
 use super::{HELLO, ran, setup, write_sdk};
-use sluice_testing::{Client, Setup, curl, wait_until};
+use sluice_testing::{Client, Setup, curl, run, wait_until};
 
 /// A script that reports its start, waits at the gate, and says what HELLO says.
 fn waiting() -> String {
@@ -111,6 +111,15 @@ fn a_reload_replaces_the_processes() {
     server.log_line("is in force");
     assert_ne!(ran(&server.get("/rte/a.test")).1, first);
     server.wait_for_processes(1);
+}
+
+#[test]
+fn the_processes_of_an_engine_are_replaced_by_its_name() {
+    let server = setup("max = 1").start();
+    let first = ran(&server.get("/rte/a.test")).1;
+    let retired = run(server.setup().directory(), &["retire", "engine"]).output;
+    assert!(retired.contains("engine: 1 process retired"), "{retired}");
+    assert_ne!(ran(&server.get("/rte/a.test")).1, first);
 }
 
 #[test]
