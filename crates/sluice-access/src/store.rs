@@ -77,8 +77,15 @@ fn lock(check: &Mutex<FileCheck>) -> MutexGuard<'_, FileCheck> {
 struct Current {
     generation: u64,
     loaded: Arc<Loaded>,
-    /// Why the files could not be read when the server started, until they can be: nobody is a user meanwhile.
-    fault: Option<String>,
+    /// Why the files could not be read the last time.
+    fault: Option<Fault>,
+}
+
+#[derive(Clone, Debug)]
+struct Fault {
+    text: String,
+    /// Whether they have not been read since the server started, so that nobody is a user.
+    is_unread: bool,
 }
 
 /// A state of the files.
@@ -107,7 +114,12 @@ impl UserStore {
         match Loaded::read(source) {
             Ok(loaded) => UserStore::new(source, stamps, loaded, None),
             Err(error) => {
-                let fault = format!("{origin}: {error}; until then the answer is 503 where a user is needed");
+                let fault =
+                    format!("{origin}: {error}; until it is corrected the answer is 503 where a user is needed");
+                let fault = Fault {
+                    text: fault,
+                    is_unread: true,
+                };
                 UserStore::new(source, stamps, Loaded::default(), Some(fault))
             }
         }
@@ -117,7 +129,7 @@ impl UserStore {
         source: &Arc<UserSource>,
         stamps: [Option<FileStamp>; 2],
         loaded: Loaded,
-        fault: Option<String>,
+        fault: Option<Fault>,
     ) -> UserStore {
         UserStore {
             // Relaxed: only uniqueness matters.
@@ -142,12 +154,22 @@ impl UserStore {
 
     /// Why the files have not been read since the server started. Does not wait: files that have changed are read by a thread of their own.
     pub fn fault(self: &Arc<UserStore>) -> Option<String> {
-        let fault = self.lock_current().fault.clone()?;
+        let fault = self.lock_current().fault.clone().filter(|fault| fault.is_unread)?;
+        self.refresh();
+        Some(fault.text)
+    }
+
+    /// Why the files could not be read the last time, although those of before may count. Does not wait, as `fault`.
+    pub fn last_fault(self: &Arc<UserStore>) -> Option<String> {
+        self.refresh();
+        Some(self.lock_current().fault.as_ref()?.text.clone())
+    }
+
+    fn refresh(self: &Arc<UserStore>) {
         let generation = self.generation(Instant::now());
         if self.current(generation).is_none() {
             self.read_elsewhere(generation);
         }
-        Some(fault)
     }
 
     /// Whether the files had a user of this name when they were last read; without a users file every name is one. Does not wait.
@@ -240,10 +262,16 @@ impl UserStore {
                 current.loaded = Arc::new(loaded);
                 current.fault = None;
             }
-            Err(error) if current.fault.is_some() => {
-                tracing::error!("{error}; nobody is a user, and the answer is 503, until it is corrected");
+            Err(error) => {
+                let is_unread = current.fault.as_ref().is_some_and(|fault| fault.is_unread);
+                let meanwhile = match is_unread {
+                    true => "nobody is a user, and the answer is 503, until it is corrected",
+                    false => "the users and groups of before count until it is corrected",
+                };
+                let text = format!("{error}; {meanwhile}");
+                tracing::error!("{text}");
+                current.fault = Some(Fault { text, is_unread });
             }
-            Err(error) => tracing::error!("{error}; the users and groups of before count until it is corrected"),
         }
         drop(reading);
         Arc::clone(&current.loaded)

@@ -337,8 +337,9 @@ impl SiteKeys {
                     key
                 }
                 Err(error) => {
-                    let line =
-                        || format!("{error}; clients of this site get the certificate of the address until then");
+                    let line = || {
+                        format!("{error}; clients of this site get the certificate of the address until it can be used")
+                    };
                     match settings.source.tolerate(&identity.origin, line) {
                         true => continue,
                         false => return Err(error),

@@ -21,7 +21,7 @@ pub struct Status {
     pub traffic: Traffic,
     #[serde(default)]
     pub certificates: Vec<CertificateStatus>,
-    /// The faults with which it has started and that last: what it does without, a line for each.
+    /// The faults that last, a line for each: what it has started without, and what has failed since.
     #[serde(default)]
     pub faults: Vec<String>,
 }

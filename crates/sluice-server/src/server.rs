@@ -43,7 +43,7 @@ use crate::questions::{Questions, WorkerQuestion};
 use crate::serve::agent::check_agents;
 use crate::serve::explain::{self, Explanation, Question};
 use crate::serve::gate::Gate;
-use crate::state::ServerState;
+use crate::state::{Faults, ServerState};
 use crate::statistics::Statistics;
 use crate::status::unix_seconds;
 use crate::worker::{self, Inbox};
@@ -158,7 +158,7 @@ impl Server {
             listener_protocols: Arc::new(ArcSwap::from_pointee(listener_protocols)),
             addresses: ArcSwap::from_pointee(shown(&addresses)),
             certificates: ArcSwap::from_pointee(certificates(settings)),
-            tolerated: ArcSwap::from_pointee(settings.source.tolerated().unwrap_or_default()),
+            faults: Faults::of(settings),
             launcher: Arc::new(connect_launcher(settings, launcher)?),
             log,
             resources,
@@ -235,8 +235,7 @@ impl Server {
         addresses.apply(change);
         self.state.addresses.store(Arc::new(shown(&addresses)));
         self.state.certificates.store(Arc::new(certificates(settings)));
-        let tolerated = settings.source.tolerated().unwrap_or_default();
-        self.state.tolerated.store(Arc::new(tolerated));
+        self.state.faults.use_tolerated(settings);
         Ok(())
     }
 
@@ -293,9 +292,7 @@ impl Server {
         let listener_protocols = self.listener_protocols(settings, &numbers, &addresses.by_number())?;
         self.state.listener_protocols.store(Arc::new(listener_protocols));
         self.state.certificates.store(Arc::new(certificates(settings)));
-        self.state
-            .tolerated
-            .store(Arc::new(settings.source.tolerated().unwrap_or_default()));
+        self.state.faults.use_tolerated(settings);
         Ok(())
     }
 
@@ -357,7 +354,12 @@ impl Server {
         Operator::new(&self.state)
     }
 
-    /// The faults that the start has tolerated and that last, a line for each file or user: which, and what the server does instead.
+    /// Notes what does not work at present, for `faults`: instead of what was noted before about this subject.
+    pub fn note_faults(&self, subject: &'static str, lines: Vec<String>) {
+        self.state.faults.note(subject, lines);
+    }
+
+    /// The faults that last, a line for each file or user: which, and what the server does instead.
     pub fn faults(&self) -> Vec<String> {
         self.state.faults()
     }

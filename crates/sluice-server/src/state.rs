@@ -1,7 +1,8 @@
 //! The state of the server: one value, made at the start, which its workers, its reports and the program share.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use sluice_access::control::AccessControl;
@@ -13,6 +14,7 @@ use sluice_report::access::AccessReport;
 use sluice_report::configuration::Configuration;
 use sluice_report::status::{CertificateStatus, Processes, Status};
 use sluice_script::resources::Resources;
+use sluice_settings::Settings;
 use sluice_settings::source::Tolerated;
 use sluice_watch::Hub;
 use tokio::sync::{mpsc, watch};
@@ -30,8 +32,7 @@ pub(crate) struct ServerState {
     pub listener_protocols: Arc<ArcSwap<Vec<ListenerProtocol>>>,
     pub addresses: ArcSwap<Vec<String>>,
     pub certificates: ArcSwap<Vec<CertificateStatus>>,
-    /// The faults of its settings, which its start has tolerated.
-    pub tolerated: ArcSwap<Tolerated>,
+    pub faults: Faults,
     pub launcher: Arc<RemoteLauncher>,
     pub log: Log,
     /// The budgets that the scripts of all workers share.
@@ -56,6 +57,42 @@ pub(crate) struct ServerState {
     pub rating_file: OnceLock<PathBuf>,
     /// The place of the lines of the server log, once the program has named it.
     pub server_log: ArcSwapOption<LogSource>,
+}
+
+/// The faults of a server, a line for each.
+#[derive(Default)]
+pub(crate) struct Faults {
+    tolerated: ArcSwap<Tolerated>,
+    later: Mutex<BTreeMap<&'static str, Vec<String>>>,
+}
+
+impl Faults {
+    pub(crate) fn of(settings: &Settings) -> Faults {
+        let faults = Faults::default();
+        faults.use_tolerated(settings);
+        faults
+    }
+
+    /// Takes those of these settings, which a start has tolerated, instead of the ones of before.
+    pub(crate) fn use_tolerated(&self, settings: &Settings) {
+        self.tolerated
+            .store(Arc::new(settings.source.tolerated().unwrap_or_default()));
+    }
+
+    /// Notes what does not work at present: instead of what was noted before about this subject.
+    pub(crate) fn note(&self, subject: &'static str, lines: Vec<String>) {
+        self.lock_later().insert(subject, lines);
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let mut lines = self.tolerated.load().lines();
+        lines.extend(self.lock_later().values().flatten().cloned());
+        lines
+    }
+
+    fn lock_later(&self) -> MutexGuard<'_, BTreeMap<&'static str, Vec<String>>> {
+        self.later.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl ServerState {
@@ -83,9 +120,9 @@ impl ServerState {
         }
     }
 
-    /// The faults that the start has tolerated and that last, a line for each file or user.
+    /// The faults that last, a line for each file or user.
     pub(crate) fn faults(&self) -> Vec<String> {
-        let mut lines = self.tolerated.load().lines();
+        let mut lines = self.faults.lines();
         lines.extend(self.config.load().unreadable_users());
         lines.sort();
         lines.dedup();

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_launch::deadline;
 use sluice_settings::Settings;
 use tokio::time::{Instant, sleep_until};
 
@@ -29,7 +30,6 @@ type Identity = Option<(u64, u64)>;
 #[derive(Default)]
 pub(crate) struct ServedDirectories {
     paths: Arc<[PathBuf]>,
-    /// Empty before the first check.
     seen: Vec<Identity>,
     checks: Option<PathChecks<Identity>>,
     pause: Pause,
@@ -60,11 +60,18 @@ impl Pause {
 }
 
 impl ServedDirectories {
+    /// The directories of settings whose server does not have them open yet: what their paths lead to from now on is noticed. To be called with a deadline.
     pub(crate) fn of(settings: &Settings) -> ServedDirectories {
         let mut paths: Vec<PathBuf> = settings.served_directories().map(|(_, path)| path.to_owned()).collect();
         paths.sort_unstable();
         paths.dedup();
+        ServedDirectories::at(paths)
+    }
+
+    fn at(paths: Vec<PathBuf>) -> ServedDirectories {
+        let identities = paths.iter().map(|path| identity_of(&deadline::metadata(path).ok()?));
         ServedDirectories {
+            seen: identities.collect(),
             paths: paths.into(),
             ..ServedDirectories::default()
         }
@@ -95,10 +102,6 @@ impl ServedDirectories {
     /// Notes what the paths lead to now. Returns the numbers of those that have led elsewhere.
     fn compare(&mut self, now: Vec<Identity>) -> Vec<usize> {
         let mut changed = Vec::new();
-        if self.seen.is_empty() {
-            self.seen = now;
-            return changed;
-        }
         for (index, (seen, now)) in self.seen.iter_mut().zip(now).enumerate() {
             // One that appears is opened by the first request for it.
             if seen.is_some() && now.is_some() && *seen != now {
@@ -111,21 +114,30 @@ impl ServedDirectories {
 }
 
 fn identity(path: &Path) -> Identity {
-    let about = fs::metadata(path).ok()?;
+    identity_of(&fs::metadata(path).ok()?)
+}
+
+fn identity_of(about: &fs::Metadata) -> Identity {
     about.is_dir().then(|| (about.dev(), about.ino()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
+    use tokio::runtime::Builder;
+
     use super::*;
 
     #[test]
     fn only_another_directory_counts_as_a_change() {
-        let mut directories = ServedDirectories::default();
         let [one, two] = [Some((1, 1)), Some((1, 2))];
+        let mut directories = ServedDirectories {
+            seen: vec![one, None],
+            ..ServedDirectories::default()
+        };
         for (now, changed) in [
             ([one, None], &[][..]),
-            ([one, None], &[]),
             ([None, one], &[]),
             ([one, one], &[]),
             ([None, one], &[]),
@@ -134,6 +146,19 @@ mod tests {
         ] {
             assert_eq!(directories.compare(now.to_vec()), changed, "{now:?}");
         }
+    }
+
+    #[test]
+    fn a_link_that_is_switched_before_the_first_check_leads_elsewhere() {
+        let directory = tempfile::tempdir().unwrap();
+        let [one, two, link] = ["one", "two", "link"].map(|name| directory.path().join(name));
+        [&one, &two].into_iter().for_each(|path| fs::create_dir(path).unwrap());
+        symlink(&one, &link).unwrap();
+        let mut directories = deadline::with_deadline(|| ServedDirectories::at(vec![link.clone(), one]));
+        fs::remove_file(&link).unwrap();
+        symlink(&two, &link).unwrap();
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        assert_eq!(runtime.block_on(directories.changed()), [link]);
     }
 
     #[test]

@@ -50,6 +50,9 @@ use supervised::{Link, SupervisorEvent};
 
 pub(crate) use supervised::{read_bundle, run_supervised, run_trial};
 
+/// The last reload or upgrade, as a subject of faults.
+const CHANGE: &str = "change";
+
 /// How long the workers may take to end when the server ends at once. One that waits for a file system that answers nothing takes longer.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -130,14 +133,10 @@ enum End {
 impl<'a> Role<'a> {
     fn new(server: Server, mut started: Settings, link: Option<Link>, logger: &'a Logger) -> Role<'a> {
         certificates::forget_keys(&mut started);
-        let directories = match &link {
-            None => ServedDirectories::default(),
-            Some(_) => deadline::with_deadline(|| ServedDirectories::of(&started)),
-        };
         Role {
             settings: started.clone(),
             lacks: Vec::new(),
-            directories,
+            directories: ServedDirectories::default(),
             moved: Vec::new(),
             server,
             started,
@@ -265,9 +264,8 @@ impl<'a> Role<'a> {
         match message {
             ToServer::Reload(reload) => self.reload_with(reload, fds).await,
             ToServer::Result { causes, result } => {
-                if let Some(link) = &mut self.link {
-                    link.conclude(&causes, &result);
-                }
+                let refusal = self.link.as_mut().and_then(|link| link.conclude(&causes, &result));
+                self.server.note_faults(CHANGE, refusal.into_iter().collect());
             }
             ToServer::Launcher => self.use_launcher(fds),
             ToServer::Remove(addresses) => {
@@ -295,14 +293,19 @@ impl<'a> Role<'a> {
     /// Opens the directories of the settings in force again. Script processes are replaced whose files may have moved.
     fn open_directories(&mut self) {
         let moved = std::mem::take(&mut self.moved);
-        match deadline::with_deadline(|| self.server.follow_directories(&self.settings, &moved)) {
+        let opened = deadline::with_deadline(|| self.server.follow_directories(&self.settings, &moved));
+        let opened =
+            opened.map_err(|error| format!("the directories of the configuration: {error}; those of before stay open"));
+        self.server
+            .note_faults("directories", opened.as_ref().err().cloned().into_iter().collect());
+        match opened {
             Ok(()) => {
                 tracing::info!(
                     "the directories of the configuration are open again, and script processes that used those of before are replaced"
                 );
             }
             Err(error) => {
-                tracing::error!("the directories of the configuration: {error}; those of before stay open");
+                tracing::error!("{error}");
                 self.moved = moved;
             }
         }

@@ -137,7 +137,7 @@ impl Config {
 
     /// A line about each source of users that could not be read when the server started, and cannot be yet.
     pub(crate) fn unreadable_users(&self) -> Vec<String> {
-        self.users.iter().filter_map(UserStore::fault).collect()
+        self.users.iter().filter_map(UserStore::last_fault).collect()
     }
 
     pub(crate) fn site(&self, number: usize) -> &Arc<Site> {

@@ -28,7 +28,6 @@ pub(super) fn render(state: &ServerReport) -> String {
     for (index, certificate) in certificate_lines(&status.certificates).into_iter().enumerate() {
         line(if index == 0 { "certificates" } else { "" }, certificate);
     }
-    // What it has started without.
     for (index, fault) in status.faults.iter().enumerate() {
         line(if index == 0 { "faults" } else { "" }, format!("WARNING: {fault}"));
     }

@@ -18,9 +18,6 @@ impl Lacks {
     /// Reads the configuration again, from the same files, to see what is missing now. If that fails, it is what was missing before.
     pub(super) async fn now(self) -> Vec<String> {
         let Lacks { file, source, lines } = self;
-        if lines.is_empty() {
-            return lines;
-        }
         let read = move || {
             let mut found = Vec::new();
             deadline::with_deadline(|| {
@@ -31,7 +28,13 @@ impl Lacks {
                 read.is_ok().then_some(found)
             })
         };
-        let found = tokio::task::spawn_blocking(read).await;
-        found.ok().flatten().unwrap_or(lines)
+        let found = tokio::task::spawn_blocking(read).await.ok().flatten();
+        let Some(mut found) = found else { return lines };
+        for line in found.iter_mut().filter(|line| !lines.contains(line)) {
+            // What was open then may still be in use.
+            let lack = line.rsplit_once("; ").map_or(line.as_str(), |(lack, _)| lack);
+            *line = format!("{lack}; it was there when the configuration was read");
+        }
+        found
     }
 }

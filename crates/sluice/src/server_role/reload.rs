@@ -11,9 +11,9 @@ use sluice_settings::notation;
 use sluice_settings::source::Source;
 use sluice_settings::{ListenSettings, Settings, UserSettings};
 
-use super::Role;
 use super::report::Report;
 use super::supervised::{PassedFds, read_bundle};
+use super::{CHANGE, Role};
 use crate::link::message::{FromServer, Listen, Reload};
 use crate::served_directories::ServedDirectories;
 
@@ -26,11 +26,11 @@ impl Role<'_> {
         // A directory whose file system does not answer is opened later.
         let applied = deadline::with_deadline(|| {
             let mut lacks = Vec::new();
-            let read = self.apply(&file, &reload.listen, fds, &mut report, &mut lacks)?;
+            let (read, directories) = self.apply(&file, &reload.listen, fds, &mut report, &mut lacks)?;
             let configuration = sluice_config::report(&listening(&read, &reload.listen));
-            Some((read, lacks, configuration))
+            Some((read, directories, lacks, configuration))
         });
-        if let Some((read, lacks, configuration)) = applied {
+        if let Some((read, directories, lacks, configuration)) = applied {
             for pending in needing_restart(&self.started, &read, self.server.connections_max()) {
                 report.warn(&format!(
                     "{pending}: this change takes effect when the server is restarted or upgraded"
@@ -38,10 +38,10 @@ impl Role<'_> {
             }
             self.server.describe(configuration);
             self.server.show_server_log(self.logger.source(&read.server_log));
-            self.directories = ServedDirectories::of(&read);
-            (self.settings, self.lacks) = (read, lacks);
+            (self.settings, self.directories, self.lacks) = (read, directories, lacks);
         }
         let is_done = report.result.ok;
+        self.server.note_faults(CHANGE, report.refusal().into_iter().collect());
         report.finish();
         self.send(&FromServer::Reloaded { is_done }).await;
     }
@@ -55,12 +55,12 @@ impl Role<'_> {
         fds: Vec<OwnedFd>,
         report: &mut Report,
         lacks: &mut Vec<String>,
-    ) -> Option<Settings> {
+    ) -> Option<(Settings, ServedDirectories)> {
         let counters = self.server.cache_counters();
         let applied = self.try_apply(file, listen, fds, lacks);
         lacks.iter().for_each(|missing| report.warn(missing));
         match applied {
-            Ok(settings) => {
+            Ok((settings, directories)) => {
                 if let Some(counters) = counters {
                     tracing::info!("cache of the old configuration: {counters}");
                 }
@@ -71,7 +71,7 @@ impl Role<'_> {
                 if let Some(added) = added_addresses(&settings, listen) {
                     report.info(&format!("listening also on {added}"));
                 }
-                Some(settings)
+                Some((settings, directories))
             }
             Err(error) => {
                 report.fail(&format!("{error}; nothing has changed"));
@@ -86,7 +86,7 @@ impl Role<'_> {
         listen: &[Listen],
         fds: Vec<OwnedFd>,
         lacks: &mut Vec<String>,
-    ) -> Result<Settings, String> {
+    ) -> Result<(Settings, ServedDirectories), String> {
         let mut taken = PassedFds::new(fds);
         let bundle = read_bundle(&taken.one()?)?;
         deadline::expect_silence(&bundle.silent());
@@ -105,12 +105,13 @@ impl Role<'_> {
         }
         // The log's file is opened first, because that may fail, and used last.
         let change = self.logger.prepare(&settings.server_log)?;
+        let directories = ServedDirectories::of(&settings);
         self.server
             .reload(&settings, sockets)
             .map_err(|error| error.to_string())?;
         self.logger.apply(change);
         self.logger.started();
-        Ok(settings)
+        Ok((settings, directories))
     }
 
     pub(super) async fn send(&mut self, message: &FromServer) {

@@ -61,7 +61,7 @@ impl Role<'_> {
             (false, true) => tracing::error!("certificates have changed: the old ones stay in effect"),
             (false, false) => tracing::info!("the files of certificates were written again, with what is in force"),
         }
-        self.server.faults().iter().for_each(|line| tracing::error!("{line}"));
+        tolerated.lines().iter().for_each(|line| tracing::error!("{line}"));
         Ok(kept)
     }
 }

@@ -54,6 +54,8 @@ impl Role<'_> {
         };
         self.server.reopen_logs();
         self.logger.reopen();
+        self.server
+            .note_faults("logs", of_server.iter().chain(&of_sites).cloned().collect());
         of_sites.iter().for_each(|line| report.error(line));
         closed.values().for_each(|line| report.warn(line));
         match (of_server.is_empty(), of_sites.is_empty()) {

@@ -49,6 +49,12 @@ impl Report {
         self.waiting.extend(earlier.waiting);
     }
 
+    /// A line for `status` if the command was refused.
+    pub(super) fn refusal(&self) -> Option<String> {
+        let first = self.result.messages.first().filter(|_| !self.result.ok)?;
+        Some(format!("{} was refused: {first}", self.name))
+    }
+
     /// Sends the result to all who wait for it. They may have gone.
     pub(super) fn finish(self) {
         for waiting in self.waiting {

@@ -20,6 +20,7 @@ use crate::control::socket::Control;
 use crate::link::channel::{Channel, Received, UNSAID};
 use crate::link::memory_file;
 use crate::link::message::{Cause, FromServer, Start, ToServer, VERSION};
+use crate::served_directories::ServedDirectories;
 use crate::server_log::Logger;
 use crate::signals::Signals;
 
@@ -48,6 +49,7 @@ pub(crate) fn run_supervised(logger: &Logger) -> Result<ExitCode, String> {
                 settings,
                 control,
                 missing,
+                directories,
             }) => {
                 let lacks = first_lines(missing.iter().cloned().chain(server.faults()).collect());
                 let started = channel.send(&FromServer::Started { lacks }, &[]).await;
@@ -57,7 +59,7 @@ pub(crate) fn run_supervised(logger: &Logger) -> Result<ExitCode, String> {
                     tracing::warn!("this server process replaces one that {end}");
                 }
                 let mut role = Role::new(server, settings, Some(link), logger);
-                role.lacks = missing;
+                (role.lacks, role.directories) = (missing, directories);
                 role.serve(signals, control).await.map(|()| ExitCode::SUCCESS)
             }
             Err(message) => {
@@ -103,6 +105,7 @@ struct StartedServer {
     control: Option<Control>,
     /// A line about each directory, program and engine that does not exist.
     missing: Vec<String>,
+    directories: ServedDirectories,
 }
 
 fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<StartedServer, String> {
@@ -127,6 +130,7 @@ fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<StartedSer
     if let Err(error) = sluice_launch::refuse_needless_calls() {
         tracing::warn!("the server process keeps system calls that it does not need: {error}");
     }
+    let directories = ServedDirectories::of(&settings);
     let server = Server::start_on(&settings, bound, launcher).map_err(|error| error.to_string())?;
     server.faults().iter().for_each(|line| tracing::error!("{line}"));
     let control = control.map(|socket| Control::on(socket, server.watches()));
@@ -135,6 +139,7 @@ fn begin(start: &Start, fds: Vec<OwnedFd>, logger: &Logger) -> Result<StartedSer
         settings,
         control: control.transpose()?,
         missing,
+        directories,
     })
 }
 
@@ -303,13 +308,16 @@ impl Link {
     }
 
     /// Logs and answers the result of a command that the supervisor has carried out or refused.
-    pub(super) fn conclude(&mut self, causes: &[Cause], result: &CommandResult) {
+    /// Returns a line for `status` if it was refused.
+    pub(super) fn conclude(&mut self, causes: &[Cause], result: &CommandResult) -> Option<String> {
         let mut report = self.report_of(causes);
         match result.ok {
             true => result.messages.iter().for_each(|line| report.info(line)),
             false => report.fail(&result.messages.join("\n")),
         }
+        let refusal = report.refusal();
         report.finish();
+        refusal
     }
 }
 

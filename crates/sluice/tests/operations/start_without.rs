@@ -126,6 +126,68 @@ fn what_appears_later_is_used_and_a_reload_refuses_what_is_still_missing() {
 }
 
 #[test]
+fn status_names_what_fails_later() {
+    let sites = r#"
+[[site]]
+hosts = ["own.example"]
+root = "htdocs"
+log = { access = "logs/own.log" }
+
+[[site.route]]
+path = "/private/*"
+files = { directory = "htdocs" }
+access = { users = "users.htpasswd" }
+
+[[site.route]]
+path = "/later/*"
+directory = "later"
+"#;
+    let setup = Setup::new().file("a.txt", "hello").sites(sites);
+    for name in ["later", "logs"] {
+        fs::create_dir(setup.path(name)).unwrap();
+    }
+    let users = "ann:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n";
+    fs::write(setup.path("users.htpasswd"), users).unwrap();
+    let server = setup.start();
+    assert_eq!(get(&server, "/private/a.txt", ANN), 200);
+    assert!(!status(&server).contains("faults"), "{}", status(&server));
+
+    let text = fs::read_to_string(server.path("sluice.toml")).unwrap();
+    fs::write(server.path("sluice.toml"), format!("mistake = 1\n{text}")).unwrap();
+    fs::remove_file(server.path("users.htpasswd")).unwrap();
+    fs::remove_dir(server.path("later")).unwrap();
+    fs::rename(server.path("logs"), server.path("moved")).unwrap();
+    signal(server.pid(), "USR1");
+    server.log_line("logs/own.log: ");
+    signal(server.pid(), "HUP");
+    server.log_line("unknown key");
+    let faults = [
+        "users.htpasswd: there is no such file",
+        "; the users and groups of before count until it is corrected",
+        "; it was there when the configuration was read",
+        "logs/own.log: No such file or directory (os error 2); the file opened before stays in use",
+        "SIGHUP was refused: ",
+    ];
+    let has_all = || faults.iter().all(|fault| status(&server).contains(fault));
+    assert!(wait_until(has_all), "{}", status(&server));
+    assert_eq!(get(&server, "/private/a.txt", ANN), 200, "a user of before");
+
+    fs::write(server.path("sluice.toml"), text).unwrap();
+    fs::write(server.path("users.htpasswd"), users).unwrap();
+    fs::create_dir(server.path("later")).unwrap();
+    fs::rename(server.path("moved"), server.path("logs")).unwrap();
+    signal(server.pid(), "USR1");
+    server.log_line("the logs are opened again");
+    signal(server.pid(), "HUP");
+    server.log_line("is in force");
+    assert!(
+        wait_until(|| !status(&server).contains("faults")),
+        "{}",
+        status(&server)
+    );
+}
+
+#[test]
 fn an_upgrade_goes_on_without_them_too_and_says_so() {
     let authority = Authority::new();
     let server = setup(&authority).start();
