@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
-use sluice_launch::FileStamp;
+use sluice_launch::{Answer, FileStamp, LookupShare, deadline, look_elsewhere};
 use sluice_net::tls;
 use sluice_settings::open_error::OpenError;
-use sluice_settings::source::Source;
+use sluice_settings::source::{Bundle, Source};
 use sluice_settings::{
     AuthoritySettings, ClientCertificates, IdentitySettings, IdentitySource, ListenSettings, Settings, TlsSettings,
 };
@@ -43,6 +43,15 @@ pub(crate) struct Certificates {
     /// When the files are checked next. `None` before the first wait for that.
     due: Option<Instant>,
     checks: Option<PathChecks<Option<FileStamp>>>,
+    reading: Option<Answer<ReadFiles>>,
+}
+
+/// The files of certificates, as they have been read.
+pub(crate) struct ReadFiles {
+    /// Those that could be read.
+    pub(crate) bundle: Bundle,
+    /// The others, with the reason.
+    pub(crate) unread: Vec<(PathBuf, String)>,
 }
 
 /// Files that are used together.
@@ -111,6 +120,7 @@ impl Certificates {
             settling: None,
             due: None,
             checks: None,
+            reading: None,
         }
     }
 
@@ -120,24 +130,37 @@ impl Certificates {
 
     /// Reads the files into a source that records them. Returns those that cannot be read, with the reason.
     pub(crate) fn record(&self, source: &Source) -> Vec<(PathBuf, String)> {
-        let read = |file: &PathBuf| match source.read(file, BYTES_MAX) {
-            Ok(Some(_)) => None,
-            Ok(None) => Some(format!(
-                "has more than {BYTES_MAX} bytes: it is no file of certificates or keys"
-            )),
-            Err(error) => Some(error.to_string()),
+        record(&self.files, source)
+    }
+
+    /// Begins to read the files: `changed` waits for that. On a thread, because a file system may answer a check and not a read.
+    pub(crate) fn begin_reading(&mut self) {
+        let files = Arc::clone(&self.files);
+        let read = move || {
+            let source = Source::recording();
+            let unread = deadline::with_deadline(|| record(&files, &source));
+            let bundle = source.recorded();
+            ReadFiles { bundle, unread }
         };
-        let failed = |file| read(file).map(|reason| (file.clone(), reason));
-        self.files.iter().filter_map(failed).collect()
+        self.reading = Some(look_elsewhere(LookupShare::CERTIFICATES, read));
     }
 
     /// Waits until files have changed and then stayed unchanged for one interval, because a certificate and its key are replaced one
-    /// after the other. May be dropped and called again at any time: that delays no check.
-    pub(crate) async fn changed(&mut self) {
+    /// after the other, and reads them. May be dropped and called again at any time: that delays no check.
+    pub(crate) async fn changed(&mut self) -> ReadFiles {
         if self.files.is_empty() {
             return std::future::pending().await;
         }
         loop {
+            if let Some(reading) = &mut self.reading {
+                let read = reading.await;
+                self.reading = None;
+                if let Ok(read) = read {
+                    return read;
+                }
+                // Too many readings wait, or one has panicked.
+                self.settling = Some(Instant::now());
+            }
             let due = *self.due.get_or_insert_with(|| Instant::now() + CHECK_INTERVAL);
             if Instant::now() < due {
                 tokio::time::sleep_until(due).await;
@@ -159,12 +182,24 @@ impl Certificates {
                 None if is_new => self.settling = Some(Instant::now()),
                 Some(since) if !is_new || since.elapsed() >= SETTLING_MAX => {
                     self.settling = None;
-                    return;
+                    self.begin_reading();
                 }
                 _ => {}
             }
         }
     }
+}
+
+fn record(files: &[PathBuf], source: &Source) -> Vec<(PathBuf, String)> {
+    let read = |file: &PathBuf| match source.read(file, BYTES_MAX) {
+        Ok(Some(_)) => None,
+        Ok(None) => Some(format!(
+            "has more than {BYTES_MAX} bytes: it is no file of certificates or keys"
+        )),
+        Err(error) => Some(error.to_string()),
+    };
+    let failed = |file| read(file).map(|reason| (file.clone(), reason));
+    files.iter().filter_map(failed).collect()
 }
 
 /// TLS with a new self-signed certificate for the names of the local machine and the addresses listened on. Browsers show a warning
@@ -255,7 +290,8 @@ mod tests {
             certificates.due = Some(Instant::now());
             loop {
                 let have_changed = have_changed(&mut certificates);
-                if have_changed || certificates.checks.as_ref().is_none_or(PathChecks::is_idle) {
+                let is_idle = certificates.checks.as_ref().is_none_or(PathChecks::is_idle);
+                if have_changed || (is_idle && certificates.reading.is_none()) {
                     return (have_changed, certificates.due.is_some_and(|next| next > due));
                 }
                 std::thread::yield_now();

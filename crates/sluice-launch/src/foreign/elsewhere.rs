@@ -67,6 +67,9 @@ impl LookupShare {
     /// The share of the files of logs.
     pub const LOGS: LookupShare = LookupShare::Foreign(u64::MAX);
 
+    /// The share of reading the files of certificates, each of which is waited for with a deadline.
+    pub const CERTIFICATES: LookupShare = LookupShare::Foreign(u64::MAX - 2);
+
     /// The share of changes of the server's cgroup, at its start and end.
     pub(crate) const CGROUPS: LookupShare = LookupShare::Foreign(u64::MAX - 3);
 

@@ -34,7 +34,7 @@ use sluice_server::LauncherPlan;
 use tokio::signal::unix::Signal;
 use tokio::time::timeout_at;
 
-use crate::certificates::Certificates;
+use crate::certificates::{Certificates, ReadFiles};
 use crate::control::socket::BoundControl;
 use crate::link::channel::Received;
 use crate::link::message::{Cause, FromServer, ToServer, VERSION};
@@ -120,7 +120,7 @@ enum Event {
     Child,
     Server(Option<Received<FromServer>>),
     Candidate(Option<Received<FromServer>>),
-    Certificates,
+    Certificates(ReadFiles),
     Due,
     AnswerDue,
     LauncherDue,
@@ -148,7 +148,7 @@ impl Supervisor<'_> {
                 Event::Candidate(Some(received)) => self.on_candidate(received.message).await,
                 // Its end follows.
                 Event::Server(None) | Event::Candidate(None) => {}
-                Event::Certificates => self.renew_certificates().await,
+                Event::Certificates(read) => self.renew_certificates(read).await,
                 Event::Due => self.on(LifeEvent::Due).await,
                 Event::AnswerDue => self.on(LifeEvent::Silent).await,
                 Event::LauncherDue => self.on_launchers_due().await,
@@ -176,7 +176,7 @@ impl Supervisor<'_> {
             _ = child.recv() => Event::Child,
             received = next_of(server) => Event::Server(received),
             received = next_of(candidate.map(|candidate| &mut candidate.process)) => Event::Candidate(received),
-            () = self.certificates.changed(), if is_serving => Event::Certificates,
+            read = self.certificates.changed(), if is_serving => Event::Certificates(read),
             () = until(due) => Event::Due,
             () = until(answer_due) => Event::AnswerDue,
             () = until(launcher_due) => Event::LauncherDue,
@@ -328,7 +328,7 @@ impl Supervisor<'_> {
                 if self.history.restarts > 0 {
                     tracing::info!("server process {} serves", self.server_pid());
                 }
-                self.renew_kept_files().await;
+                self.renew_kept_files();
                 if let Some(action) = event
                     && let Some(next) = self.carry_out(action).await
                 {

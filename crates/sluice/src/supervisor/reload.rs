@@ -14,7 +14,7 @@ use super::files::ServerUser;
 use super::life::{ANSWER_TIMEOUT, LifeEvent, State};
 use super::reading::Purpose;
 use super::sockets::Plan;
-use crate::certificates::Certificates;
+use crate::certificates::{Certificates, ReadFiles};
 use crate::link::memory_file;
 use crate::link::message::{Cause, Reload, ToServer};
 use crate::server_role::read_bundle;
@@ -200,18 +200,16 @@ impl Supervisor<'_> {
         self.sockets.apply(prepared.plan)
     }
 
-    /// Reads certificates and keys again, because their files have changed, and has the server process use them.
-    pub(super) async fn renew_certificates(&mut self) {
-        let source = Source::recording();
-        // They were answered for a moment ago.
-        let unread = deadline::with_deadline(|| self.certificates.record(&source));
+    /// Has the server process use certificates and keys that have been read again.
+    pub(super) async fn renew_certificates(&mut self, read: ReadFiles) {
         let bundle = read_bundle(&self.bundle).and_then(|mut bundle| {
-            bundle.update(source.recorded());
+            bundle.update(read.bundle);
             seal(&bundle)
         });
         let Some(server) = &self.server else { return };
+        let certificates = ToServer::Certificates { unread: read.unread };
         match bundle {
-            Ok(bundle) => match server.send(&ToServer::Certificates { unread }, &[bundle.as_fd()]).await {
+            Ok(bundle) => match server.send(&certificates, &[bundle.as_fd()]).await {
                 Ok(()) => self.pending.certificates = Some(bundle),
                 Err(error) => tracing::error!("certificates have changed: server process {}: {error}", server.pid),
             },
@@ -220,9 +218,9 @@ impl Supervisor<'_> {
     }
 
     /// Has another server process report what it cannot use of the files, as the one before it did.
-    pub(super) async fn renew_kept_files(&mut self) {
+    pub(super) fn renew_kept_files(&mut self) {
         if !self.kept_files.is_empty() {
-            self.renew_certificates().await;
+            self.certificates.begin_reading();
         }
     }
 

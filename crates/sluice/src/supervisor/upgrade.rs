@@ -146,7 +146,7 @@ impl Supervisor<'_> {
         self.hand_reloads_over(process.pid).await;
         self.send(&ToServer::Drain { is_replaced: true }).await;
         self.retired.extend(self.server.replace(process));
-        self.renew_kept_files().await;
+        self.renew_kept_files();
         self.notifier.ready(&self.status());
         self.on(LifeEvent::UpgradeOver).await;
     }
