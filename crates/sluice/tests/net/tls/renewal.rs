@@ -74,6 +74,25 @@ fn a_key_without_its_certificate_keeps_the_old_one_and_holds_nothing_else_back()
 }
 
 #[test]
+fn an_upgrade_between_a_new_key_and_its_certificate_keeps_the_old_pair() {
+    let authority = Authority::new();
+    let server = start(&authority);
+    let old = certificate(&server, &authority, "one.test");
+    let (new, key) = authority.issue(&["one.test"]);
+    fs::write(server.path("one.key"), key).unwrap();
+    let ran = run(server.setup().directory(), &["upgrade", "-c", "sluice.toml"]);
+    assert!(ran.status.success(), "{}{}", ran.output, ran.errors);
+    assert_eq!(certificate(&server, &authority, "one.test"), old);
+    server.log_line(FAULT);
+    fs::write(server.path("one.pem"), new).unwrap();
+    assert!(
+        wait_until(|| certificate(&server, &authority, "one.test") != old),
+        "{}",
+        server.log()
+    );
+}
+
+#[test]
 fn a_deleted_certificate_stays_in_effect_and_is_reported() {
     let authority = Authority::new();
     let server = start(&authority);
