@@ -293,7 +293,7 @@ impl<'a> Document<'a> {
         let ((document, start), (_, end)) = (self.of(span.start), self.of(span.end));
         let whole = document.text.get(start..end).unwrap_or_default();
         let first = whole.lines().next().unwrap_or_default();
-        let short: String = first.chars().take(40).collect();
+        let short: String = first.chars().take(100).collect();
         if short.len() < whole.len() {
             format!("{short}…")
         } else {
@@ -475,10 +475,10 @@ mod tests {
 
     #[test]
     fn excerpts_are_one_short_line() {
-        let text = format!("a = [\n1]\nb = \"{}\"", "x".repeat(60));
+        let text = format!("a = [\n1]\nb = \"{}\"", "x".repeat(200));
         let document = document(&text);
         assert_eq!(document.excerpt(4..8), "[…");
-        assert_eq!(document.excerpt(13..text.len()), format!("\"{}…", "x".repeat(39)));
+        assert_eq!(document.excerpt(13..text.len()), format!("\"{}…", "x".repeat(99)));
     }
 
     #[test]
