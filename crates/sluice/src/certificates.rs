@@ -48,7 +48,7 @@ pub(crate) struct Certificates {
 
 /// The files of certificates, as they have been read.
 pub(crate) struct ReadFiles {
-    /// Those that could be read.
+    /// The files that could be read.
     pub(crate) bundle: Bundle,
     /// The others, with the reason.
     pub(crate) unread: Vec<(PathBuf, String)>,
