@@ -5,8 +5,7 @@
 //!   two kinds ([`PlainBuffer`], [`RingReader`]), and the script's side of the ring ([`RingWriter`]).
 //! - **Sealed memfds** ([`SealedMemfd`]): immutable content of the server, such as cached files, from which the kernel
 //!   sends without a copy. No script has access.
-//! - **Reads from the page cache** ([`read_cached`], [`append_cached`]): the part of a file that the kernel has in memory, without waiting
-//!   for a disk.
+//! - **Reads from the page cache** ([`read_cached`], [`append_cached`]): the part of a file that is in memory, without waiting for a disk.
 //! - **Budgets** ([`Budget`]): bounds on the bytes that all threads hold together.
 //! - **The send queue of a socket** ([`unacknowledged_bytes`]): what its peer has not acknowledged.
 //!

@@ -104,9 +104,8 @@ impl Deref for Control {
 
     fn deref(&self) -> &ControlPage {
         let start = self.0.start_of(0, CONTROL_BYTES);
-        // SAFETY: mmap returns page-aligned addresses, more than a ControlPage needs; the length was checked; every
-        // field is an atomic integer, for which every bit pattern is valid and which another process may change at any
-        // time.
+        // SAFETY: mmap returns page-aligned addresses, more than a ControlPage needs; the length was checked; every field is an atomic integer, for
+        // which every bit pattern is valid and which another process may change at any time.
         unsafe { start.cast::<ControlPage>().as_ref() }
     }
 }
