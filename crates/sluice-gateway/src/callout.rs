@@ -44,8 +44,7 @@ pub enum Callout {
     Noticed(String),
     /// Writes a line to the trace of this request; free of control characters (`WATCH`).
     Watch(String),
-    /// Says that the script has failed: its reply must not be taken for a complete one (`FAILED`). The text is the reason, free of
-    /// control characters.
+    /// Says that the script has failed: its reply must not be taken for a complete one (`FAILED`). The text is the reason, free of control characters.
     Failed(String),
     /// Asks for the status of the response so far (`HTTP-STATUS`).
     HttpStatus,
@@ -228,8 +227,7 @@ fn part(text: &str) -> Option<BufferPart> {
     words.next().is_none().then_some(BufferPart { bytes, offset })
 }
 
-/// Parses a size in mebibytes, or in the unit that follows (`k`, `M`, `G`, also `KiB`, `MB` …; always powers of 1024),
-/// to bytes.
+/// Parses a size in mebibytes, or in the unit that follows (`k`, `M`, `G`, also `KiB`, `MB` …; powers of 1024), to bytes.
 fn size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit_bytes: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -278,8 +276,7 @@ impl Answer {
         Answer::new(200, text)
     }
 
-    /// The line for CGIPLUSIN, newline included. Control characters in the text become spaces, so it is always one
-    /// line.
+    /// The line for CGIPLUSIN, newline included. Control characters in the text become spaces, so it is always one line.
     pub fn encode(&self) -> Vec<u8> {
         format!("{:03} {}\n", self.code, without_controls(&self.text)).into_bytes()
     }

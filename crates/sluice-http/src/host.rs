@@ -76,9 +76,8 @@ fn compared(host: &str) -> Result<String, HostError> {
     Ok(host.into_owned())
 }
 
-/// The host in the notation in which sites and routes compare it, so that `example.org.` and `[0:0::1]` are not other hosts
-/// than `example.org` and `[::1]`. Scripts get the host as sent, in HTTP_HOST. `None` for brackets around anything but an IPv6
-/// address; the IPvFuture of RFC 3986 §3.2.2 has never been used.
+/// The host in the notation in which sites and routes compare it: `example.org.` and `[0:0::1]` become `example.org` and `[::1]`. Scripts get it as
+/// sent, in HTTP_HOST. `None` for brackets around anything but an IPv6 address; the IPvFuture of RFC 3986 §3.2.2 has never been used.
 pub fn as_compared(host: &str) -> Option<Cow<'_, str>> {
     let Some(literal) = host.strip_prefix('[') else {
         // The dot of the root (RFC 1034 §3.1).

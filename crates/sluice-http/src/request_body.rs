@@ -369,7 +369,6 @@ async fn discard(mut body: RequestBody) {
     let _ = tokio::time::timeout(DISCARD_TIMEOUT, end).await;
 }
 
-/// The fault of a client whose body is larger than this.
 pub(crate) fn too_large(bytes_max: u64) -> Fault {
     ClientFault::BodyTooLarge(bytes_max).into()
 }
