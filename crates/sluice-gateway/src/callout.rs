@@ -1,7 +1,6 @@
 //! Callouts: requests that a script makes to the server in the middle of its response, and the answer line.
 //!
-//! `scanner` finds the lines; the server acts on them. The keywords are WASD's, except FAILED; BUFFER-BEGIN also offers a ring besides
-//! WASD's plain buffer.
+//! `scanner` finds the lines; the server acts on them. The keywords are WASD's, except FAILED; BUFFER-BEGIN also offers a ring besides WASD's plain buffer.
 
 use std::borrow::Cow;
 use std::time::Duration;

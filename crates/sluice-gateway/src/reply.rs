@@ -170,8 +170,7 @@ fn take_chunked(fields: &mut HeaderMap) -> Result<bool, HeadFault> {
     Ok(is_chunked)
 }
 
-/// The value of a field that may occur once (RFC 3875 §6.3), removed; it is not looked up unless it `is_there`. Equal repetitions are accepted.
-/// `written` is the name as messages write it.
+/// The value of a field that may occur once (RFC 3875 §6.3), removed, if it `is_there`. Equal repetitions are accepted. `written`: the name in messages.
 fn take_single(
     fields: &mut HeaderMap,
     is_there: bool,

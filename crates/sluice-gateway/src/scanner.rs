@@ -113,8 +113,7 @@ impl Scanner {
         }
     }
 
-    /// Treats a callout line without newline as complete, because the script has paused: records of programs written for WASD need no newline. `true`
-    /// if [`Scanner::next`] has output now.
+    /// Treats a callout line without newline as complete after a pause: records of programs for WASD need none. `true`: [`Scanner::next`] has output now.
     pub fn complete_paused_line(&mut self) -> bool {
         if self.awaits_line_end() {
             self.queued = self.callout.complete();

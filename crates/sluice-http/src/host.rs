@@ -29,8 +29,7 @@ pub enum HostError {
     NotIpv6,
 }
 
-/// Reads the requested host, without its port: from the target, or from the field Host, which HTTP/1.1 requires exactly once
-/// (RFC 9112 §3.2). An error is the client's fault (400).
+/// Reads the requested host, without port, from the target or the field Host, which HTTP/1.1 requires once (RFC 9112 §3.2). An error is the client's (400).
 pub fn host(version: Version, uri: &Uri, fields: &mut HeaderMap) -> Result<String, HostError> {
     let mut hosts = fields.get_all(header::HOST).iter();
     let field = match (hosts.next(), hosts.next()) {

@@ -44,8 +44,7 @@ pub struct RequestBody {
     limits: BodyLimits,
     /// Total time of past waits for the client.
     waited: Duration,
-    /// How long the server still waits for the client at the least rate: bytes add to it, waits subtract from it. Never more than
-    /// the timeout, so that bytes sent fast do not pay for a long trickle.
+    /// How long the server still waits at the least rate: bytes add, waits subtract; at most the timeout, so that fast bytes do not pay for a long trickle.
     allowance: Duration,
     /// The time since which the server waits for the client.
     waiting_since: Option<Instant>,

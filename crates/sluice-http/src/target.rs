@@ -212,8 +212,8 @@ pub fn encode_invisible(path: &str) -> Cow<'_, str> {
     utf8_percent_encode(path, CONTROLS).into()
 }
 
-/// Removes dot segments (RFC 3986 §5.2.4) and empty segments from a decoded path: `//cgi-bin/x` would bypass the routes for `/cgi-bin/x`. `None` above
-/// the root.
+/// Removes dot segments (RFC 3986 §5.2.4) from a decoded path, and empty segments too, because `//cgi-bin/x` would otherwise
+/// bypass the routes for `/cgi-bin/x`. `None` if the path climbs above the root.
 fn resolve(path: &str) -> Option<Cow<'_, str>> {
     if is_plain(path) {
         return Some(path.into());

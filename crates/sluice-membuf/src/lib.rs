@@ -30,10 +30,9 @@
 //! # Ok(()) }
 //! ```
 //
-// Unsafe is allowed here because safe Rust cannot share memory with another process: the mappings of memfds and the views of them (mapping.rs),
-// and the replacement of their missing pages (bus_error.rs); and because no library reads the cached part of a file into uninitialised memory
-// (page_cache.rs), the length of a send queue (socket_queue.rs), or how often a thread has waited (read_watch.rs).
-// No other file uses it.
+// Unsafe is allowed here because safe Rust cannot share memory with another process: the mappings of memfds and the views of them (mapping.rs), and the
+// replacement of their missing pages (bus_error.rs); and because no library reads the cached part of a file into uninitialised memory (page_cache.rs),
+// the length of a send queue (socket_queue.rs), or how often a thread has waited (read_watch.rs). No other file uses it.
 #![allow(unsafe_code)]
 // The model checker compiles the protocol without the mappings that use it.
 #![cfg_attr(loom, allow(dead_code, unused_imports, rustdoc::broken_intra_doc_links))]

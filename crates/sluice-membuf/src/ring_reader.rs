@@ -77,8 +77,7 @@ impl RingReader {
         }))
     }
 
-    /// Asks the script for a doorbell. `true`: the ring is empty, and a NUL byte will arrive on the mailbox when it is
-    /// not. `false`: call [`RingReader::take`] now, for a chunk or an error.
+    /// Asks the script for a doorbell. `true`: the ring is empty, and a NUL byte will arrive on the mailbox when it is not. `false`: call `take` now.
     ///
     /// Spurious doorbells are possible: take again, then ask again. `take` withdraws the request.
     pub fn prepare_sleep(&mut self) -> bool {

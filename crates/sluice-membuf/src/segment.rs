@@ -38,8 +38,7 @@ use crate::plain_buffer::PlainBuffer;
 use crate::ring_reader::RingReader;
 use crate::shared_memory::{Parts, Release, SharedMemory};
 
-/// Bytes that an idle process keeps: a ring of 1 MiB, the default, begins without an allocation. Clearing takes 7 to 40 µs
-/// (docs/internals/memory-buffer.md).
+/// Bytes that an idle process keeps: the default ring, 1 MiB, needs no allocation. Clearing takes 7 to 40 µs (docs/internals/memory-buffer.md).
 pub const KEPT_BYTES: u64 = (1 << 20) + CONTROL_BYTES as u64;
 
 /// Why [`Segment::begin_plain`] or [`Segment::begin_ring`] failed.
@@ -150,8 +149,7 @@ impl Segment {
 
     /// Begins a plain buffer of at least `bytes` bytes, rounded up to a page; at least one page. Bytes of earlier exchanges read as zeros.
     ///
-    /// The memory is allocated at once, so the time grows with the size (about 0.3 s for 1 GiB), and a write of the
-    /// script to the file delays it: see [`Segment::try_begin_plain`].
+    /// Allocates at once, in time that grows with the size (about 0.3 s for 1 GiB), and delayed by a write of the script: see [`Segment::try_begin_plain`].
     ///
     /// # Errors
     /// See [`BeginError`]; the segment remains usable.
@@ -269,8 +267,7 @@ impl Segment {
         parts.file.allocate_within_limits(total_bytes)
     }
 
-    /// Ensures that the first `total_bytes` of the file, which are allocated, are mapped, and without bytes of earlier exchanges. Waits for
-    /// nobody.
+    /// Ensures that the first `total_bytes` of the file, which are allocated, are mapped, and without bytes of earlier exchanges. Waits for nobody.
     fn prepare(&mut self, total_bytes: u64) -> Result<&mut Parts, BeginError> {
         // get_mut, not strong_count, because it also orders the last holder's reads before the script's next writes.
         let parts = Arc::get_mut(&mut self.memory).ok_or(BeginError::InUse)?.parts_mut();

@@ -27,15 +27,13 @@ pub struct Limits {
     /// Longest time without a byte of a request's body. Beyond it: 408, and the script is stopped. (`sluice_http::request_body`)
     pub body_timeout: Duration,
     /// Lowest rate of a request's body, bytes per second, over the time spent waiting for the client; 0 disables it. A client may lag behind it by
-    /// `body_timeout`. Beyond that: as for `body_timeout`. Without it, a byte now and then could occupy a script for years.
-    /// (`sluice_http::request_body`)
+    /// `body_timeout`. Beyond that: as for `body_timeout`. Without it, a byte now and then could occupy a script for years. (`sluice_http::request_body`)
     pub body_bytes_per_second_min: u64,
     /// Longest time in which a client reads nothing of its response. Beyond it the connection is closed; in HTTP/2 the
     /// response is reset if the connection as such goes on. Checked once a second. (`sluice_net::send_allowance`)
     pub send_timeout: Duration,
-    /// Lowest rate at which a client reads a response, bytes per second, over the time that the server waits for the client; 0 disables it. A client
-    /// may lag behind it by `send_timeout`. Below it: as for `send_timeout`. The reason is that of `body_bytes_per_second_min`.
-    /// (`sluice_net::send_allowance`)
+    /// Lowest rate at which a client reads a response, bytes per second, over the time that the server waits for the client; 0 disables it. A client may lag
+    /// behind it by `send_timeout`. Below it: as for `send_timeout`. The reason is that of `body_bytes_per_second_min`. (`sluice_net::send_allowance`)
     pub send_bytes_per_second_min: u64,
     /// Longest time that an HTTP/1.1 exchange goes on without sending anything after its client has closed its sending side. Such a
     /// client may wait for its response, or may have left. Beyond it the client is taken to have left, and its script is stopped. At
@@ -45,11 +43,9 @@ pub struct Limits {
     /// wait in small chunks; beyond it the connection is aborted whose waiting bytes have the largest sum of waiting times. The default
     /// is 25 KiB for each of 10,000 connections, which is more than a slow one then has. (`sluice_net::send_budget`)
     pub send_memory_bytes_max: usize,
-    /// Bytes of all stored request bodies together, in memory and in files; by default four of the default size. Beyond it: 503.
-    /// (`sluice_http::stored_body`)
+    /// Bytes of all stored request bodies together, in memory and files; by default four of the default size. Beyond it: 503. (`sluice_http::stored_body`)
     pub stored_bodies_bytes_max: u64,
-    /// Bytes of the memory buffers of all script processes together; `None` for a quarter of the memory that the server may
-    /// use. Beyond it, BUFFER-BEGIN is answered 503. (`sluice_membuf::Budget`)
+    /// Bytes of all memory buffers of scripts together; `None`: a quarter of the memory that the server may use. Beyond it: 503. (`sluice_membuf::Budget`)
     pub memory_buffers_bytes_max: Option<u64>,
     /// Script processes of the whole server, idle ones included; `None` for what the machine can carry. At the limit an idle process
     /// of another script is ended, and requests wait in the queue of their script. (`sluice_script::pool::process_limit`)

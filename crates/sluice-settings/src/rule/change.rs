@@ -146,8 +146,7 @@ impl Adjustments {
         lines
     }
 
-    /// Adds the changes of a route, which override earlier ones. A request that passes a route twice, because a fallback replaces its path, gets its
-    /// fields once.
+    /// Adds the changes of a route, which override earlier ones. A request that passes a route twice, because of a fallback, gets its fields once.
     pub fn merge(&mut self, later: &Adjustments) {
         let Adjustments {
             is_logged,

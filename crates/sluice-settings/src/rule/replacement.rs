@@ -172,8 +172,7 @@ impl Replacement {
                 }
             }
         }
-        // Two slashes would begin a host (RFC 3986 §4.2), which the client would choose. Browsers treat a backslash as a slash
-        // (WHATWG URL, "relative slash state").
+        // Two slashes begin a host (RFC 3986 §4.2), which the client would choose; browsers read `\` as `/` (WHATWG URL, "relative slash state").
         if ["//", "/\\"].iter().any(|start| text.starts_with(start)) && !names_host(&self.text) {
             text = format!("/{}", text.trim_start_matches(['/', '\\']));
         }

@@ -18,8 +18,7 @@ pub struct ScriptSettings {
     pub mode: Mode,
     /// Whether the directory of the source need not exist: its scripts run once it does.
     pub is_directory_optional: bool,
-    /// Programs that run files of a suffix (`".pl"` → `perl`), looked up in PATH unless they have a slash. Such a file needs no execute bit and no `#!`
-    /// line.
+    /// Programs that run files of a suffix (`".pl"` → `perl`); looked up in PATH without a slash. Such a file needs no execute bit and no `#!` line.
     pub interpreters: BTreeMap<String, String>,
     /// The engines, in mode `rte`.
     pub engines: EngineSettings,

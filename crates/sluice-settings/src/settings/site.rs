@@ -29,8 +29,7 @@ pub struct SiteSettings {
     pub identity: Option<IdentitySettings>,
     /// Whether its clients need a certificate, where no route says otherwise.
     pub client_certificates: CertificateUse,
-    /// The authorities of its clients' certificates, which clients that name one of its hosts are asked for on every address with TLS. `None`: the
-    /// address's.
+    /// The authorities of its clients' certificates: clients that name one of its hosts are asked for one on every address with TLS. `None`: the address's.
     pub client_authorities: Option<AuthoritySettings>,
     /// How long clients must use https only (HSTS, RFC 6797); sent over TLS.
     pub hsts: Option<Duration>,
