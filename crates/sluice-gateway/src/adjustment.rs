@@ -24,8 +24,7 @@ pub enum RecordAdjustment {
 }
 
 impl RecordAdjustment {
-    /// The adjustment for the body that follows `head`: `text/*` consists of lines, unless `Script-Control` says
-    /// otherwise.
+    /// The adjustment for the body that follows `head`: `text/*` consists of lines, unless `Script-Control` says otherwise.
     ///
     /// A body with a Content-Length or a Content-Encoding is never adjusted, because an added byte would corrupt it.
     pub fn for_head(head: &ReplyHead) -> RecordAdjustment {
@@ -40,8 +39,7 @@ impl RecordAdjustment {
         by_type.with_control(&head.control)
     }
 
-    /// The adjustment after the script has asked for a mode, by the `Script-Control` field or the callout
-    /// SCRIPT-CONTROL.
+    /// The adjustment after the script has asked for a mode, by the `Script-Control` field or callout.
     #[must_use]
     pub fn with_control(self, control: &ScriptControl) -> RecordAdjustment {
         match control.body_mode {

@@ -1,7 +1,6 @@
 //! Callouts: requests that a script makes to the server in the middle of its response, and the answer line.
 //!
-//! `scanner` finds the lines; the server acts on them. The keywords are WASD's, except FAILED; BUFFER-BEGIN also offers a ring besides
-//! WASD's plain buffer.
+//! `scanner` finds the lines; the server acts on them. The keywords are WASD's, except FAILED; BUFFER-BEGIN also offers a ring besides WASD's plain buffer.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -44,8 +43,7 @@ pub enum Callout {
     Noticed(String),
     /// Writes a line to the trace of this request; free of control characters (`WATCH`).
     Watch(String),
-    /// Says that the script has failed: its reply must not be taken for a complete one (`FAILED`). The text is the reason, free of
-    /// control characters.
+    /// Says that the script has failed: its reply must not be taken for a complete one (`FAILED`). The text is the reason, free of control characters.
     Failed(String),
     /// Asks for the status of the response so far (`HTTP-STATUS`).
     HttpStatus,
@@ -228,8 +226,7 @@ fn part(text: &str) -> Option<BufferPart> {
     words.next().is_none().then_some(BufferPart { bytes, offset })
 }
 
-/// Parses a size in mebibytes, or in the unit that follows (`k`, `M`, `G`, also `KiB`, `MB` …; always powers of 1024),
-/// to bytes.
+/// Parses a size in mebibytes, or in the unit that follows (`k`, `M`, `G`, also `KiB`, `MB` …; powers of 1024), to bytes.
 fn size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit_bytes: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -278,8 +275,7 @@ impl Answer {
         Answer::new(200, text)
     }
 
-    /// The line for CGIPLUSIN, newline included. Control characters in the text become spaces, so it is always one
-    /// line.
+    /// The line for CGIPLUSIN, newline included. Control characters in the text become spaces, so it is always one line.
     pub fn encode(&self) -> Vec<u8> {
         format!("{:03} {}\n", self.code, without_controls(&self.text)).into_bytes()
     }

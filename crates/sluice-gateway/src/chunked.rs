@@ -93,8 +93,7 @@ impl ChunkDecoder {
         }
     }
 
-    /// Takes bytes from the start of `input`, up to and including some bytes of the body, which it returns. `None` once it has taken
-    /// all, or the body is complete: what is left in `input` then is beyond its end.
+    /// Takes bytes from the start of `input` up to and including some of the body, which it returns. `None` once all are taken, or the body is complete.
     fn next(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, ChunkFault> {
         while !input.is_empty() {
             match self.state {

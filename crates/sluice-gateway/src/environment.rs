@@ -1,9 +1,7 @@
 //! The environment of a script process.
 //!
-//! In CGI it includes the request's variables; a persistent process gets them with each request instead
-//! (`request_record`). The configuration chooses which variables of the server's own environment are inherited. For
-//! equal names the order of precedence is: the gateway's variables (CGIPLUSIN …), the request, the route, the inherited
-//! ones.
+//! In CGI it includes the request's variables; a persistent process gets them with each request (`request_record`). The configuration chooses which
+//! variables of the server are inherited. Order of precedence: the gateway's variables (CGIPLUSIN …), the request's, the route's, the inherited.
 
 use crate::names::{is_name, is_of_rfc, is_reserved};
 use crate::sentinel::Sentinels;
@@ -18,7 +16,6 @@ pub const CGIPLUSBUF: &str = "/dev/fd/4";
 /// The number of the descriptor by which a process that is kept may get its requests in place of CGIPLUSIN: a socket, which has no path.
 pub const CGIPLUSSOCK: &str = "5";
 
-/// Environments of processes.
 impl Variables {
     /// The environment of a CGI script: the variables of its request, and the inherited ones.
     ///

@@ -17,12 +17,10 @@ use crate::callout;
 use crate::output::CALLOUT_LINE_BYTES_MAX;
 use crate::sentinel::{Mark, SENTINEL_BYTES};
 
-/// Bytes before a sentinel text that are searched for its variable's name: room for `</td><td class="…">` between the
-/// two.
+/// Bytes before a sentinel text that are searched for its variable's name: room for `</td><td class="…">` between the two.
 pub(crate) const NAME_DISTANCE_BYTES_MAX: usize = 64;
 
-/// Bytes after a doubtful escape sentinel that are examined, at most: one callout of the longest line. Whatever is still
-/// in doubt then is text.
+/// Bytes after a doubtful escape sentinel that are examined: one callout of the longest line. Whatever is still in doubt then is text.
 pub(crate) const EXAMINED_BYTES_MAX: usize = CALLOUT_LINE_BYTES_MAX + SENTINEL_BYTES + 1;
 
 /// The meaning of a doubtful sentinel, by the bytes that follow it.
@@ -124,8 +122,7 @@ impl PrecedingOutput {
         self.length = kept + chunk.len();
     }
 
-    /// Forgets all bytes. Called after each sentinel text, in a dump or not, because a name counts for one value only:
-    /// otherwise the real sentinel after the last line of a dump would be doubtful, too.
+    /// Forgets all bytes, after each sentinel text: a name counts for one value only, or the real sentinel after a dump would be doubtful, too.
     pub(crate) fn clear(&mut self) {
         self.length = 0;
     }

@@ -1,8 +1,7 @@
 //! The protocol between the server and a script (CGI, CGIplus, RTE), as pure values.
 //!
-//! Floor 0: everything here is a function of its arguments. Nothing reads or writes, asks a clock, draws a random
-//! number or knows a process, so each rule can be tested by itself and the same code serves every mode of running a
-//! script.
+//! Floor 0: everything here is a function of its arguments. Nothing reads or writes, asks a clock, draws a random number or knows a process, so each
+//! rule can be tested by itself and the same code serves every mode of running a script.
 //!
 //! In the order of an exchange:
 //!

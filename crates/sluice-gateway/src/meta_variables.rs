@@ -313,8 +313,7 @@ impl Variables {
         self.complete(start, name_length);
     }
 
-    /// Adds a variable of the route's environment. It replaces a variable of the same name, unless RFC 3875 defines
-    /// that one.
+    /// Adds a variable of the route's environment. It replaces a variable of the same name, unless RFC 3875 defines that one.
     fn add_environment_entry(&mut self, prefix: &str, name: &str, value: &str) {
         if is_reserved(name) {
             return;

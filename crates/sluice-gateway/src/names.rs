@@ -6,10 +6,8 @@ use std::net::Ipv6Addr;
 
 use http::HeaderName;
 
-/// The host in a `Host` field, without port: a name, an IPv4 address, or an IPv6 address in brackets (RFC 3875
-/// §4.1.14).
-///
-/// `None` if the field is not a valid host. It is checked because scripts paste SERVER_NAME into pages and links.
+/// The host in a `Host` field, without port: a name, an IPv4 address, or an IPv6 address in brackets (RFC 3875 §4.1.14). `None` if the field is not a
+/// valid host, which is checked because scripts paste SERVER_NAME into pages and links.
 pub fn host_name(host: &str) -> Option<&str> {
     let (name, port) = match host.find(']') {
         Some(bracket) => host.split_at(bracket + 1),

@@ -33,11 +33,9 @@ pub enum EndMark {
 /// One item in a script's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Bytes of the reply, head or body. From a stream never empty; from a record mailbox one record, which may be empty,
-    /// or the lines of one that precede a sentinel.
+    /// Bytes of the reply, head or body. From a stream never empty; from a record mailbox one record, perhaps empty, or its lines before a sentinel.
     Bytes(Bytes),
-    /// One callout line, reported as soon as it is complete, because the script may wait for the answer before it
-    /// closes the callout.
+    /// One callout line, reported as soon as it is complete: the script may wait for the answer before it closes the callout.
     Callout(CalloutRequest),
     /// The end of the callout; the following bytes belong to the reply.
     CalloutClosed,

@@ -5,8 +5,7 @@ use percent_encoding::percent_decode_str;
 /// Keywords in the longest query that is parsed as ISINDEX; with more, the script has `QUERY_STRING` only.
 const KEYWORDS_MAX: usize = 128;
 
-/// Form fields that become variables; limited because each is compared with those before it. Further ones are ignored:
-/// the script has `QUERY_STRING`.
+/// Form fields that become variables, limited because each is compared with those before it. For further ones the script has `QUERY_STRING`.
 const FORM_FIELDS_MAX: usize = 128;
 
 /// The command line arguments that an ISINDEX query gives to a CGI script (RFC 3875 §4.4): its keywords, decoded.

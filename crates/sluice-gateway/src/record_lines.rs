@@ -1,8 +1,7 @@
 //! Lines of a record mailbox: where the server adds a newline, because a record is a line (WASD).
 //!
-//! The kernel keeps the boundaries of writes, but a write is not always a record: a program that collects its output
-//! (stdio) writes whatever is in its buffer when the buffer is full, often the first half of a line. Size and newlines
-//! distinguish them:
+//! The kernel keeps the boundaries of writes, but a write is not always a record: a program that collects its output (stdio) writes whatever is in its
+//! buffer when the buffer is full, often the first half of a line. Size and newlines distinguish them:
 //!
 //! | a write that does not end with a newline | is taken for | newline |
 //! |---|---|---|

@@ -66,8 +66,7 @@ fn classify(mut fields: HeaderMap, special: SpecialFields) -> Result<Reply, Head
     if location.is_empty() {
         return Err(HeadFault::EmptyLocation);
     }
-    // A reply with a status is for the client, whatever Location names (§6.2.4, and what Apache does): 201 with
-    // Location is a document, 303 with a path is a client redirect.
+    // A reply with a status is for the client, whatever Location names (§6.2.4, as in Apache): 201 with it is a document, 303 with a path a redirect.
     if let Some(status) = status {
         let is_redirect = status.is_redirection();
         return Ok(if is_redirect {
@@ -94,8 +93,7 @@ pub(crate) fn non_parsed(status: StatusCode, mut fields: HeaderMap) -> Result<Re
     Ok(Reply::NonParsed(head))
 }
 
-/// The status in `404` or `404 Not Found`: 200 to 599, or 101. Other 1xx are interim responses, which only the server
-/// sends.
+/// The status in `404` or `404 Not Found`: 200 to 599, or 101. Other 1xx are interim responses, which only the server sends.
 pub(crate) fn status_code(text: &[u8]) -> Option<StatusCode> {
     let (digits, rest) = text.split_at_checked(3)?;
     if !digits.iter().all(u8::is_ascii_digit) || rest.first().is_some_and(|byte| !matches!(byte, b' ' | b'\t')) {
@@ -142,8 +140,7 @@ fn take_control(fields: &mut HeaderMap) -> ScriptControl {
     control
 }
 
-/// Removes the fields about the connection between client and server (RFC 9110 §7.6.1), which the script is not part
-/// of.
+/// Removes the fields about the connection between client and server (RFC 9110 §7.6.1), of which the script is no part.
 fn drop_hop_by_hop(head: &mut ReplyHead) {
     for name in &HOP_BY_HOP {
         // With 101 it names the protocol that the script switches to (RFC 9110 §7.8).
@@ -173,8 +170,7 @@ fn take_chunked(fields: &mut HeaderMap) -> Result<bool, HeadFault> {
     Ok(is_chunked)
 }
 
-/// The value of a field that may occur once (RFC 3875 §6.3), removed; it is not looked up unless it `is_there`. Equal repetitions are accepted.
-/// `written` is the name as messages write it.
+/// The value of a field that may occur once (RFC 3875 §6.3), removed, if it `is_there`. Equal repetitions are accepted. `written`: the name in messages.
 fn take_single(
     fields: &mut HeaderMap,
     is_there: bool,

@@ -1,8 +1,7 @@
 //! The mailbox scanner: splits a script's output into reply bytes, callouts and the end of the response.
 //!
-//! It does not read the mailbox (the server pushes what it has read), does not parse the reply's head (`script_head`
-//! does, from the scanner's output) and does not answer callouts. Bytes are returned as slices of the input, without a
-//! copy; at most 27 of them are held back while they may be the start of a sentinel. Digits of a sentinel that is only
+//! It does not read the mailbox (the server pushes what it has read), parse the reply's head (`script_head`), or answer callouts. Bytes are returned as
+//! slices of the input, without a copy; at most 27 of them are held back while they may be the start of a sentinel. Digits of a sentinel that is only
 //! text are replaced by zeros.
 //!
 //! ```text
@@ -114,10 +113,7 @@ impl Scanner {
         }
     }
 
-    /// Treats a callout line without newline as complete, because the script has paused.
-    ///
-    /// `true` if [`Scanner::next`] has output now. This supports programs written for WASD, whose records need no
-    /// newline.
+    /// Treats a callout line without newline as complete after a pause: records of programs for WASD need none. `true`: [`Scanner::next`] has output now.
     pub fn complete_paused_line(&mut self) -> bool {
         if self.awaits_line_end() {
             self.queued = self.callout.complete();
@@ -125,8 +121,7 @@ impl Scanner {
         self.queued.is_some()
     }
 
-    /// Whether [`Scanner::complete_paused_line`] would complete a callout line, so that the caller should time the
-    /// pause.
+    /// Whether [`Scanner::complete_paused_line`] would complete a callout line, so that the caller should time the pause.
     pub fn awaits_line_end(&self) -> bool {
         // A partial sentinel is most likely the close sentinel still arriving: its bytes are not part of the line.
         self.state == State::Callout
@@ -135,8 +130,7 @@ impl Scanner {
             && !self.callout.is_at_line_start()
     }
 
-    /// Whether the last sentinel is doubtful, so that the caller should time a pause of the script, and then call
-    /// [`Scanner::end_doubt`].
+    /// Whether the last sentinel is doubtful: the caller should time a pause of the script, and then call [`Scanner::end_doubt`].
     pub fn is_in_doubt(&self) -> bool {
         matches!(self.state, State::Doubt(_))
     }
@@ -148,8 +142,7 @@ impl Scanner {
         }
     }
 
-    /// Ends a doubt because the output has ended: an end sentinel counts, a callout would have been closed. `true` if there
-    /// was one; [`Scanner::next`] has output then.
+    /// Ends a doubt at the end of the output: an end sentinel counts, a callout would have been closed. `true`: [`Scanner::next`] has output then.
     pub fn end_doubt_at_end_of_output(&mut self) -> bool {
         match self.state {
             State::Doubt(Mark::End) => self.enter(Mark::End),
@@ -200,8 +193,7 @@ impl Scanner {
         self.skips_newline && self.input.is_empty() && self.leading_newline(bytes) == bytes.len()
     }
 
-    /// Whether another end sentinel is among the output after the first: of two replies, the first may belong to an earlier
-    /// request.
+    /// Whether another end sentinel follows the first in the output: of two replies, the first may belong to an earlier request.
     pub fn has_second_end(&self) -> bool {
         self.has_trailing_output() && {
             let rest: Vec<u8> = self.input.iter().flatten().copied().collect();
@@ -395,8 +387,7 @@ impl Scanner {
         }
     }
 
-    /// Adds to the callout line what looked like the start of a sentinel: `partial`, or the `$` at the start of the
-    /// input.
+    /// Adds to the callout line what looked like the start of a sentinel: `partial`, or the `$` at the start of the input.
     fn add_text_to_line(&mut self, partial: Option<PartialMatch>) {
         if let Some(partial) = partial {
             let text = &self.sentinels.text(partial.mark).as_bytes()[..partial.length];

@@ -1,5 +1,4 @@
-//! `Script-Control`: what a script asks of the server besides its reply, as directives of WASD, in the field of that name
-//! or in the callout.
+//! `Script-Control`: what a script asks of the server besides its reply, as directives of WASD, in the field of that name or in the callout.
 //!
 //! Here: their syntax, `name`, `name=value` or `name="value"`, separated by `;`. WASD's manual names the directives; a few are accepted
 //! without effect, because Sluice frames every response as its protocol requires.

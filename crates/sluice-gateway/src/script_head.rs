@@ -19,8 +19,7 @@ pub struct HeadLimits {
 
 /// The parser for the head of one reply; each reply needs a new one.
 ///
-/// Lines end with LF or CRLF. Each line is validated as soon as it is complete, so the first line of a script that
-/// writes no head is already an error.
+/// Lines end with LF or CRLF. Each is validated as soon as it is complete, so the first line of a script that writes no head is already an error.
 #[derive(Debug, Default)]
 pub struct HeadParser {
     limits: HeadLimits,
@@ -45,8 +44,7 @@ impl HeadParser {
         }
     }
 
-    /// Parses the next chunk of a stream; when the head is complete, returns the reply and the body bytes that follow
-    /// it in the chunk.
+    /// Parses the next chunk of a stream; when the head is complete, returns the reply and the body bytes that follow it in the chunk.
     ///
     /// # Errors
     /// The head is invalid or too large: the script's fault.
@@ -76,8 +74,7 @@ impl HeadParser {
     }
 
     /// Parses the next record of a record mailbox: as [`HeadParser::push`], but the record is a line where `missing`, of
-    /// [`RecordLines::next`](crate::RecordLines::next), says so. A newline that is missing after the bytes of the body is not
-    /// added to them.
+    /// [`RecordLines::next`](crate::RecordLines::next), says so. No newline is added to bytes of the body.
     ///
     /// # Errors
     /// As for [`HeadParser::push`].
@@ -192,8 +189,7 @@ impl HeadParser {
     }
 }
 
-/// Whether the rest of a status line after `HTTP/` is that of an interim response. 101 is a final one, after which the connection
-/// has another protocol.
+/// Whether the rest of a status line after `HTTP/` is that of an interim response. 101 is final: the connection then has another protocol.
 fn is_interim(version_and_status: &[u8]) -> bool {
     let status = status_text(version_and_status).and_then(|text| text.split(u8::is_ascii_whitespace).next());
     matches!(status, Some([b'1', b'0'..=b'9', b'0'..=b'9'])) && status != Some(b"101")

@@ -31,8 +31,7 @@ pub(crate) enum Mark {
 
 /// A prefix of a sentinel at the end of the output received so far.
 ///
-/// `$` is the first byte of a sentinel and occurs nowhere else in one. So a prefix that turns out to be text cannot
-/// contain the start of another sentinel, and a mark and a length are enough to remember.
+/// `$` is only the first byte of a sentinel, so a prefix that turns out to be text contains no start of another one: a mark and a length suffice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartialMatch {
     /// The sentinel; while `length` is 1 it may be any other.
@@ -77,9 +76,7 @@ pub(crate) enum Comparison {
     Different,
 }
 
-/// The sentinels of one script process: the same random digits with three different prefixes.
-///
-/// All three carry the same digits, so that one search finds any of them. Cheap to clone.
+/// The sentinels of one script process: the same random digits with three different prefixes, so that one search finds any. Cheap to clone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Sentinels {
     /// End, escape and close back to back, [`SENTINEL_BYTES`] each.

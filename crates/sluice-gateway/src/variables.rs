@@ -1,7 +1,6 @@
 //! The container for CGI variables: names and values, in the format in which a script gets them.
 //!
-//! It accepts only variables that every script can read. `meta_variables` decides which ones a request has;
-//! `environment` (CGI) and `request_record` (CGIplus, RTE) hand them to the script.
+//! It accepts only variables that every script can read.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -11,8 +10,7 @@ use memchr::memchr2;
 
 use crate::names::is_name;
 
-/// Bytes in the longest `NAME=value`: the largest 16-bit length of struct mode, less the NUL. The environment of a
-/// process allows twice that (`MAX_ARG_STRLEN`, execve(2)).
+/// Bytes in the longest `NAME=value`: the largest 16-bit length of struct mode, less the NUL. execve(2) allows twice that (`MAX_ARG_STRLEN`).
 const VARIABLE_BYTES_MAX: usize = 0xffff - 1;
 
 /// Bytes that are kept from one request for the next.
@@ -99,14 +97,12 @@ impl Variables {
         self.entries.is_empty()
     }
 
-    /// Number of variables dropped because they contained a NUL or a newline, were too long, or had an invalid name.
-    /// Usually the client's fault: most values come from the request.
+    /// Variables dropped for a NUL, a newline, their length or an invalid name. Usually the client's fault: most values come from the request.
     pub fn dropped(&self) -> usize {
         self.dropped
     }
 
-    /// Sets a variable by its full name; it replaces one of the same name. A variable that no script could read is
-    /// dropped (see [`Variables::dropped`]), together with the one it replaces.
+    /// Sets a variable by its full name; it replaces one of the same name. If no script could read it, both are dropped ([`Variables::dropped`]).
     pub fn set(&mut self, name: &str, value: &[u8]) {
         if let Some(index) = self.position(name) {
             self.remove(index);
@@ -157,8 +153,7 @@ impl Variables {
         self.add_valid_by(prefix, name, |buffer| push_number(buffer, number.into()));
     }
 
-    /// Sets the region of shared memory into which the script may write the body of its reply: `WWW_GATEWAY_REGION`, which no route and
-    /// no request can set.
+    /// Sets `WWW_GATEWAY_REGION`, the shared memory into which the script may write the body of its reply. No route and no request can set it.
     pub fn add_region(&mut self, offset: u64, bytes: u64) {
         self.add_valid_by("WWW_", "GATEWAY_REGION", |buffer| {
             push_number(buffer, offset);
@@ -190,7 +185,6 @@ impl Variables {
         self.complete(start, prefix.len() + name.len());
     }
 
-    /// Removes all variables but the first `count`.
     pub(crate) fn truncate(&mut self, count: usize) {
         if let Some(entry) = self.entries.get(count) {
             self.buffer.truncate(entry.start - LENGTH_BYTES);

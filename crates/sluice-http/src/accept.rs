@@ -63,8 +63,7 @@ enum Specificity {
     Subtype,
 }
 
-/// Chooses the media type of `offered` that the client prefers; of equals the one that it names more precisely, then the
-/// first.
+/// Chooses the media type of `offered` that the client prefers; of equals the one that it names more precisely, then the first.
 ///
 /// `otherwise` is chosen if the client has no preference: no Accept, `*/*`, or nothing of `offered`. In the last case any
 /// response helps more than 406 (RFC 9110 §12.4.1).

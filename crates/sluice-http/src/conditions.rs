@@ -90,8 +90,7 @@ impl Validators {
 
 /// Evaluates the conditions of a GET or HEAD request. Tags take precedence over dates (RFC 9110 §13.2.2, steps 1 to 4).
 ///
-/// An invalid date counts as absent (§13.1.3, §13.1.4). The RFC does not define invalid lists of tags: here a list ends at
-/// its first invalid entry, so that an invalid entry matches nothing.
+/// An invalid date counts as absent (§13.1.3, §13.1.4). The RFC does not define invalid lists of tags: here one ends at its first invalid entry.
 pub fn evaluate(fields: &HeaderMap, file: &Validators) -> Evaluation {
     // If-Match, or else If-Unmodified-Since (§13.1.1, §13.1.4).
     let is_wanted = lists(fields, header::IF_MATCH, |tag| file.match_strongly(tag))
@@ -116,10 +115,8 @@ pub fn names(fields: &HeaderMap, file: &Validators) -> bool {
         .any(|tag| file.match_weakly(&tag))
 }
 
-/// Whether a range may be honoured: If-Range names this version, or is absent (RFC 9110 §13.1.5, and step 5 of §13.2.2).
-/// Otherwise the client gets the whole file.
-///
-/// A date must be equal, and counts only if the validators are strong, because a file may change twice within a second.
+/// Whether a range may be honoured: If-Range names this version, or is absent (RFC 9110 §13.1.5, and step 5 of §13.2.2). If not, the client gets the
+/// whole file. A date must be equal, and counts only if the validators are strong, because a file may change twice within a second.
 pub fn is_same_version(fields: &HeaderMap, file: &Validators) -> bool {
     if !fields.contains_key(header::IF_RANGE) {
         return true;

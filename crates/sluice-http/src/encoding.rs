@@ -1,7 +1,4 @@
 //! Content codings: the compressions of a representation (RFC 9110 §8.4.1).
-//!
-//! Below: which of them a client accepts (`accept`), compressing (`encoder`), bodies that are compressed while they are sent
-//! (`body`), and which replies of scripts are (`reply`).
 
 pub mod accept;
 pub mod body;

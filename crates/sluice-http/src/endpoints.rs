@@ -28,8 +28,7 @@ pub enum NamedBy {
 }
 
 impl Endpoints {
-    /// The addresses of a connection to a unix socket: the loopback address, because the client is a process of this machine
-    /// and scripts need REMOTE_ADDR (RFC 3875 §4.1.8). Port 0 stands for no port.
+    /// The addresses of a unix socket's connection: loopback, as the client is on this machine and scripts need REMOTE_ADDR (RFC 3875 §4.1.8). Port 0: none.
     pub const UNIX: Endpoints = Endpoints {
         client: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
         server: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),

@@ -44,9 +44,8 @@ pub fn escaped_lines(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Whether a character can make a text look like another one: a control character, which may end a line or steer a terminal; a
-/// line or paragraph separator; or a format character, which is invisible and may reverse the text around it (Unicode Technical
-/// Report 36 §2.10).
+/// Whether a character can make a text look like another one: a control character, which may end a line or steer a terminal; a line or paragraph
+/// separator; or a format character, which is invisible and may reverse the text around it (Unicode Technical Report 36 §2.10).
 pub fn is_deceptive(character: char) -> bool {
     match character {
         ' '..='~' => false,

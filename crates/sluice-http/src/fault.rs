@@ -1,7 +1,6 @@
 //! A fault: who is at fault and what happened. The kinds decide status, response fields and log level.
 //!
-//! A fault holds data, not text: `Display` makes the line for the log when it is written. Stages return faults and write
-//! nothing themselves.
+//! A fault holds data, not text: `Display` makes the line for the log when it is written. Stages return faults and write nothing themselves.
 //!
 //! ```text
 //! Fault ─┬─ Client(ClientFault)   bad request, too large, too slow, nothing there, refused by a route

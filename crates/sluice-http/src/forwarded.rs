@@ -1,8 +1,7 @@
 //! Parses the fields in which proxies name the client: `X-Forwarded-For`, or `Forwarded` (RFC 7239).
 //!
-//! Each proxy appends the address of its own client to the list that it has received. Therefore the lists are read from their end, as long as the
-//! addresses are those of trusted proxies: the first other address is the client. The elements before it are ignored, because anybody can have
-//! written them.
+//! Each proxy appends the address of its own client to the list that it has received. So the lists are read from their end, as long as the addresses
+//! are those of trusted proxies: the first other address is the client. Anybody can have written the elements before it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -1,7 +1,6 @@
 //! The framing of a chunked request body: the bytes that its client sends beside the data.
 //!
-//! hyper does not bound them: leading zeros and blanks of a chunk size may go on without end, and single bytes may each be
-//! a chunk with an extension.
+//! hyper does not bound them: leading zeros and blanks of a chunk size may go on without end, and each byte may be a chunk with an extension.
 
 use std::rc::Rc;
 
@@ -25,7 +24,6 @@ pub(crate) struct Framing {
 }
 
 impl Framing {
-    /// For a body that begins now.
     pub(crate) fn new(connection: Rc<dyn Receiver>) -> Framing {
         Framing {
             seen: connection.received(),

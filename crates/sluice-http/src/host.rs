@@ -29,8 +29,7 @@ pub enum HostError {
     NotIpv6,
 }
 
-/// Reads the requested host, without its port: from the target, or from the field Host, which HTTP/1.1 requires exactly once
-/// (RFC 9112 §3.2). An error is the client's fault (400).
+/// Reads the requested host, without port, from the target or the field Host, which HTTP/1.1 requires once (RFC 9112 §3.2). An error is the client's (400).
 pub fn host(version: Version, uri: &Uri, fields: &mut HeaderMap) -> Result<String, HostError> {
     let mut hosts = fields.get_all(header::HOST).iter();
     let field = match (hosts.next(), hosts.next()) {
@@ -76,9 +75,8 @@ fn compared(host: &str) -> Result<String, HostError> {
     Ok(host.into_owned())
 }
 
-/// The host in the notation in which sites and routes compare it, so that `example.org.` and `[0:0::1]` are not other hosts
-/// than `example.org` and `[::1]`. Scripts get the host as sent, in HTTP_HOST. `None` for brackets around anything but an IPv6
-/// address; the IPvFuture of RFC 3986 §3.2.2 has never been used.
+/// The host in the notation in which sites and routes compare it: `example.org.` and `[0:0::1]` become `example.org` and `[::1]`. Scripts get it as
+/// sent, in HTTP_HOST. `None` for brackets around anything but an IPv6 address; the IPvFuture of RFC 3986 §3.2.2 has never been used.
 pub fn as_compared(host: &str) -> Option<Cow<'_, str>> {
     let Some(literal) = host.strip_prefix('[') else {
         // The dot of the root (RFC 1034 §3.1).

@@ -1,7 +1,6 @@
 //! HTTP as values: targets, hosts, ranges, conditions, content codings, faults, response bodies. Floor 2, safe Rust.
 //!
-//! Parsers of request data, and the body of a request and of a response. Nothing here opens a socket, or knows a site; only a request body
-//! that is stored first has a file.
+//! Parsers of request data, and the bodies of requests and responses. Nothing here opens a socket or knows a site; only a stored request body has a file.
 #![forbid(unsafe_code)]
 
 pub mod accept;

@@ -1,7 +1,6 @@
 //! The progress of one exchange, as the report of requests in progress shows it, and the order to end it.
 //!
-//! A stage that waits registers its task with `poll_ended`, so that the order reaches it, and so that it learns of a watch that has
-//! begun.
+//! A stage that waits registers its task with `poll_ended`, so that the order reaches it, and it learns of a watch that has begun.
 
 use std::cell::Cell;
 use std::task::{Context, Poll, Waker};

@@ -25,10 +25,9 @@ pub enum Selection {
 
 /// Evaluates the field Range for a file of `length` bytes.
 ///
-/// A server may ignore the field (RFC 9110 §14.2). This one does if the unit is not bytes, if any range is invalid, if there
-/// are two fields, or too many ranges, because the whole file is a correct response to any request and an error is not.
-/// Ranges that overlap or touch are merged (§15.3.7.2), so no byte is sent twice and a response is never larger than the
-/// file plus the heads of its parts.
+/// A server may ignore the field (RFC 9110 §14.2). This one does for another unit than bytes, an invalid range, two fields, or too many ranges, because
+/// the whole file is a correct response to any request and an error is not. Ranges that overlap or touch are merged (§15.3.7.2), so no byte is sent
+/// twice and a response is never larger than the file plus the heads of its parts.
 pub fn select(fields: &HeaderMap, length: u64) -> Selection {
     let mut values = fields.get_all(header::RANGE).iter();
     let (Some(value), None) = (values.next(), values.next()) else {

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Admits the first lines of each interval and counts the others. It belongs to one thread.
 ///
-/// Its owner calls `take_due` now and then, and `take` at the end, so that the last count is logged although no other line
-/// follows it.
+/// Its owner calls `take_due` now and then, and `take` at the end, so that the last count is logged although no other line follows it.
 #[derive(Default)]
 pub struct RateLimitedLog {
     /// When the interval began. `None` if no line is in it.

@@ -44,8 +44,7 @@ pub struct RequestBody {
     limits: BodyLimits,
     /// Total time of past waits for the client.
     waited: Duration,
-    /// How long the server still waits for the client at the least rate: bytes add to it, waits subtract from it. Never more than
-    /// the timeout, so that bytes sent fast do not pay for a long trickle.
+    /// How long the server still waits at the least rate: bytes add, waits subtract; at most the timeout, so that fast bytes do not pay for a long trickle.
     allowance: Duration,
     /// The time since which the server waits for the client.
     waiting_since: Option<Instant>,
@@ -369,7 +368,6 @@ async fn discard(mut body: RequestBody) {
     let _ = tokio::time::timeout(DISCARD_TIMEOUT, end).await;
 }
 
-/// The fault of a client whose body is larger than this.
 pub(crate) fn too_large(bytes_max: u64) -> Fault {
     ClientFault::BodyTooLarge(bytes_max).into()
 }

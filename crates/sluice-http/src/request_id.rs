@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-/// The id of an exchange, in the log, in the script's variables (UNIQUE_ID) and in the script's errors.
-///
-/// It is unique across restarts and workers: eight random characters for each start of the server, then worker and count. Those are
-/// permuted with a random key, so that the ids on two error pages do not tell how many requests came between them.
+/// An id that is unique across restarts and workers: eight random characters for each start of the server, then worker and count. Those are permuted
+/// with a random key, so that the ids on two error pages do not tell how many requests came between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct UniqueId([u8; UniqueId::BYTES]);
 

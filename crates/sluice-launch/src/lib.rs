@@ -11,9 +11,8 @@
 //!
 //! Floor 1. Linux 5.9 or later: `close_range(2)`, pidfds.
 
-// Safe Rust cannot clone with shared memory, make system calls without a safe wrapper (such as `setresuid` for one
-// thread instead of the process), or run a child that must not touch what a lock of the parent protects. Every unsafe
-// block says why it is sound; the public interface is safe.
+// Safe Rust cannot clone with shared memory, make system calls without a safe wrapper (such as `setresuid` for one thread), or run a child that must
+// not touch what a lock of the parent protects. Every unsafe block says why it is sound; the public interface is safe.
 #![allow(unsafe_code)]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]

@@ -1,7 +1,6 @@
 //! The result of a raw system call, as the child needs it.
 //!
-//! The files that the child runs use this: it makes no call into the C library but `__errno_location`, takes no lock
-//! and allocates nothing (`child` says why).
+//! The files that the child runs use this: it makes no call into the C library but `__errno_location`, takes no lock and allocates nothing (`child`).
 
 use std::ffi::c_long;
 

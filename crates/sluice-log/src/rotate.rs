@@ -1,7 +1,6 @@
 //! Rotation: when a log file is renamed, to which name, and which older files are removed.
 //!
-//! `access.log` becomes `access.log.20261121-235959`, with the time of its last line, so that the names sort by time.
-//! If the name is taken, `.1` is appended, then `.2`, and so on.
+//! `access.log` becomes `access.log.20261121-235959`, the time of its last line, so names sort by time. If the name is taken, `.1` is appended, then `.2` …
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};

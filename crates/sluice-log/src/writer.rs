@@ -49,8 +49,7 @@ pub(crate) fn run(shared: &Shared) {
         };
         is_waiting = false;
         files.retain(|file| {
-            // A file that only this list holds gets no more holders, because the list is locked. Its last line was
-            // written before its last holder dropped it, so this flush finds the line.
+            // A file that only this list holds gets no more holders: the list is locked. Its last line was written before the drop, so this flush finds it.
             let is_unused = Arc::strong_count(file) == 1;
             let is_last = pass.is_last || is_unused;
             is_waiting |= file.flush(&mut scratch, FlushPass { is_last, ..pass });

@@ -1,7 +1,6 @@
 //! A bound on the bytes that all threads hold together: reserved before they are used, returned when they are released.
 //!
-//! The memory buffers of the server share one budget (mem_file.rs), the stored request bodies another one
-//! (sluice-script).
+//! The memory buffers of the server share one budget (mem_file.rs), the stored request bodies another one (sluice-script).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,11 +3,10 @@
 //! Such a page is missing (docs/internals/memory-buffer.md, "What is left: holes") if a script has punched it out of the memfd, and the kernel cannot
 //! allocate it again, because memory is not overcommitted (`vm.overcommit_memory`). It is the script's own buffer, so its own response is wrong; without the handler the signal would end the server.
 //!
-//! A mapping that is only read is replaced as a whole, by one without memory: a process may have no more than some
-//! 65,000 mappings (`vm.max_map_count`), and a script may punch out more pages. In a writable one, pages are replaced one by
-//! one, all by the same page, which only the server has. It is allocated when the handler is installed, and mapped again, so
-//! replacing needs no memory. Every number read from shared pages is checked before use, so it does not
-//! matter that two replaced control pages share their contents.
+//! A mapping that is only read is replaced as a whole, by one without memory: a process may have only some 65,000 mappings (`vm.max_map_count`), and a
+//! script may punch out more pages. In a writable one, pages are replaced one by one, all by the same page, which only the server has; it is allocated
+//! when the handler is installed and mapped again, so replacing needs no memory. Every number read from shared pages is checked before use, so two
+//! replaced control pages may share their contents.
 //!
 //! The handler is called in the middle of any function of the server. It only loads atomic integers and calls
 //! mmap(2), mremap(2), mprotect(2) and sigaction(2) (signal-safety(7)). A SIGBUS at any other address gets what it would have got without this handler.
@@ -22,8 +21,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 #[derive(Debug)]
 pub(crate) struct Registration(&'static Entry);
 
-/// An entry of the list of mappings. The list is only appended to, and entries are used again, so that the handler can read
-/// it at any time.
+/// An entry of the list of mappings. The list only grows and entries are reused, so the handler can read it at any time.
 #[derive(Debug)]
 struct Entry {
     /// First address; 0 if the entry is free.
@@ -63,8 +61,7 @@ struct Handler {
 static HANDLER: OnceLock<Handler> = OnceLock::new();
 
 impl Registration {
-    /// Registers a mapping, and installs the handler if it is the first one.
-    /// The first mapping can also fail with an error of sigaction(2).
+    /// Registers a mapping; the first one also installs the handler, which can fail with an error of sigaction(2).
     pub(crate) fn new(start: usize, bytes: usize, protection: libc::c_int) -> io::Result<Registration> {
         if HANDLER.get().is_none() {
             install()?;

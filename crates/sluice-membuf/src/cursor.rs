@@ -91,8 +91,7 @@ impl ReadCursor {
         result
     }
 
-    /// Moves over the next chunk and returns it: at most `bytes_max` bytes (0 counts as 1), up to the end of the data
-    /// area.
+    /// Moves over the next chunk and returns it: at most `bytes_max` bytes (0 counts as 1), up to the end of the data area.
     pub(crate) fn advance(&mut self, bytes_max: u64) -> Option<Span> {
         let position = self.taken % self.capacity;
         let contiguous = (self.seen - self.taken).min(self.capacity - position);
@@ -134,8 +133,7 @@ impl WriteCursor {
         })
     }
 
-    /// The value of tail to wait for when the ring is full: a quarter is free then, so that one wake-up serves many
-    /// writes.
+    /// The value of tail to wait for when the ring is full: a quarter is free then, so one wake-up serves many writes.
     pub(crate) fn wake_at(&self) -> u64 {
         (self.head + (self.capacity / 4).max(1)).saturating_sub(self.capacity)
     }

@@ -1,8 +1,7 @@
 //! The handshakes through the control page: publishing counters, and deciding when the other side must be woken.
 //!
-//! No system calls are made here. Each step that may have to wake the other side returns `true` if it must; the caller
-//! then makes the call (a futex wake for the script, a byte on the mailbox for the server). So loom can explore the
-//! protocol.
+//! No system calls are made here: each step that may have to wake the other side returns `true` if it must, and the caller makes the call (a futex wake
+//! for the script, a byte on the mailbox for the server). So loom can explore the protocol.
 //!
 //! Both directions use the same handshake (Dekker's): one side publishes a counter and then checks whether the other
 //! sleeps; the other announces that it sleeps and then checks the counter again. A sequentially consistent fence
@@ -19,12 +18,10 @@
 //!                  tail or closed? -> go on                  waits and tail >= wake_at? -> wake
 //! ```
 //!
-//! Both sides write the two words that announce a sleep, here only by swaps. Plain stores would also be correct (a swap
-//! reads the value directly before its own in the modification order), but loom does not implement that rule, and one
-//! swap per sleep costs nothing.
+//! Both sides write the two words that announce a sleep only by swaps. Plain stores would also be correct (a swap reads the value directly before its
+//! own in the modification order), but loom does not implement that rule, and one swap per sleep costs nothing.
 //!
-//! A peer may use sequentially consistent loads and stores instead of the fences, because such operations and the
-//! fences are in one total order (C++20 `[atomics.order]`).
+//! A peer may use sequentially consistent loads and stores instead of the fences: all of them are in one total order (C++20 `[atomics.order]`).
 
 use crate::layout::ControlPage;
 use crate::sync::{Ordering, fence};
@@ -39,8 +36,7 @@ impl ControlPage {
 
     /// Announces that the server is about to wait for the doorbell. `false`: head is no longer `seen`, do not wait.
     ///
-    /// After `false` a doorbell may still arrive, because the script may have seen the announcement before it was
-    /// withdrawn.
+    /// After `false` a doorbell may still arrive, because the script may have seen the announcement before it was withdrawn.
     pub(crate) fn announce_sleep(&self, seen: u64) -> bool {
         // AcqRel: pairs with the other swaps of this word (see the head of this file).
         self.reader_sleeps.swap(1, Ordering::AcqRel);
@@ -62,8 +58,7 @@ impl ControlPage {
     /// Frees everything up to `tail`. `true`: the script waits for that and must be woken.
     #[must_use]
     pub(crate) fn publish_tail(&self, tail: u64) -> bool {
-        // Release: pairs with the Acquire load in `freed`; the server's reads happen before the script overwrites the
-        // data.
+        // Release: pairs with the Acquire load in `freed`; the server's reads happen before the script overwrites the data.
         self.tail.store(tail, Ordering::Release);
         // Pairs with the fence in `announce_wait`.
         fence(Ordering::SeqCst);
@@ -78,15 +73,13 @@ impl ControlPage {
     pub(crate) fn close(&self) -> bool {
         // Release: pairs with the Acquire load in `is_closed`.
         self.closed.store(1, Ordering::Release);
-        // Pairs with the fence in `announce_wait`. It is needed for a script that sets writer_waits by a store, not a
-        // swap.
+        // Pairs with the fence in `announce_wait`; needed for a script that sets writer_waits by a store, not a swap.
         fence(Ordering::SeqCst);
         self.take_waiter()
     }
 
     fn take_waiter(&self) -> bool {
-        // AcqRel: pairs with the other swaps of this word. Of several threads that free at the same time, one makes the
-        // call.
+        // AcqRel: pairs with the other swaps of this word. Of several threads that free at the same time, one makes the call.
         self.writer_waits.swap(0, Ordering::AcqRel) != 0
     }
 }
@@ -117,8 +110,7 @@ impl ControlPage {
         self.reader_sleeps.load(Ordering::Relaxed) != 0 && self.reader_sleeps.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// Announces that the script is about to wait until tail reaches `wake_at`. `false`: tail has reached it or the
-    /// ring is closed, do not wait.
+    /// Announces that the script is about to wait until tail reaches `wake_at`. `false`: it has, or the ring is closed; do not wait.
     pub(crate) fn announce_wait(&self, wake_at: u64) -> bool {
         self.wake_at.store(wake_at, Ordering::Relaxed);
         // AcqRel: pairs with the Acquire load of writer_waits in `publish_tail`, and with the other swaps of this word.

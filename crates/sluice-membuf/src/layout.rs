@@ -4,8 +4,7 @@
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Bytes of the control page at the start of a ring; the data area follows it. The same on every machine, whatever its
-/// page size.
+/// Bytes of the control page at the start of a ring, the same whatever the machine's page size; the data area follows it.
 pub const CONTROL_BYTES: usize = 4096;
 
 /// Buffer sizes are rounded up to a multiple of this, bytes.
@@ -25,8 +24,7 @@ type Reserved<const WORDS: usize> = [AtomicU64; 0];
 
 /// The first page of a ring, native-endian. Every field is atomic because two processes use it at the same time.
 ///
-/// Fields are grouped by their writer, each group in cache lines of its own: at 0 (server, at BUFFER-BEGIN only), at 64
-/// (script), at 128 (server).
+/// Fields are grouped by their writer, each group in cache lines of its own: at 0 (server, at BUFFER-BEGIN only), at 64 (script), at 128 (server).
 #[repr(C)]
 #[cfg_attr(loom, derive(Default))]
 pub(crate) struct ControlPage {
@@ -71,8 +69,7 @@ const _: () = {
 impl ControlPage {
     /// Initialises the page for a ring of `capacity` bytes: everything zero, then the capacity, then the magic.
     ///
-    /// The answer to BUFFER-BEGIN orders these stores before the script's loads. The magic is stored last for a script
-    /// that reads the page before the answer.
+    /// The answer to BUFFER-BEGIN orders these stores before the script's loads. The magic comes last for a script that reads the page earlier.
     pub(crate) fn reset(&self, capacity: u64) {
         self.magic.store(0, Ordering::Relaxed);
         for counter in [&self.head, &self.wake_at, &self.tail] {

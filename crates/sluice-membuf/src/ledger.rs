@@ -1,8 +1,7 @@
 //! The server's ledger of the chunks in flight: which were taken, which are freed, and how far tail may move.
 //!
-//! Chunks are taken in order and dropped in any order, by any thread. Tail moves over the longest freed prefix only,
-//! because a counter cannot represent a gap. Each entry is at least one byte, so the capacity limits the number of
-//! entries; in practice the number of chunks that the caller holds does.
+//! Chunks are taken in order and dropped in any order, by any thread. Tail moves over the longest freed prefix only, because a counter cannot represent
+//! a gap. Each entry is at least one byte, so the capacity limits the number of entries; in practice the caller's number of chunks does.
 
 use std::collections::VecDeque;
 
@@ -24,17 +23,15 @@ impl Ledger {
         Ledger(Mutex::new(InFlight::default()))
     }
 
-    /// Takes the next chunk of at most `bytes_max` bytes; `None` if the script has committed nothing new.
-    /// An impossible counter is the script's fault.
+    /// Takes the next chunk of at most `bytes_max` bytes; `None` if there is nothing new. An impossible counter is the script's fault.
     pub(crate) fn take(
         &self,
         page: &ControlPage,
         cursor: &mut ReadCursor,
         bytes_max: u64,
     ) -> Result<Option<Taken>, RingFault> {
-        // Head is read before tail: the script may have used room that was freed a moment ago, and with a tail read
-        // first its valid head would look impossible. It is the server's own tail, because the script can overwrite the
-        // one in the page.
+        // Head is read before tail: the script may have used room that was freed a moment ago, and with an older tail its valid head would look
+        // impossible. It is the server's own tail, because the script can overwrite the one in the page.
         let head = page.committed();
         let mut in_flight = lock(&self.0);
         cursor.observe(head, in_flight.tail)?;

@@ -5,8 +5,7 @@
 //!   two kinds ([`PlainBuffer`], [`RingReader`]), and the script's side of the ring ([`RingWriter`]).
 //! - **Sealed memfds** ([`SealedMemfd`]): immutable content of the server, such as cached files, from which the kernel
 //!   sends without a copy. No script has access.
-//! - **Reads from the page cache** ([`read_cached`], [`append_cached`]): the part of a file that the kernel has in memory, without waiting
-//!   for a disk.
+//! - **Reads from the page cache** ([`read_cached`], [`append_cached`]): the part of a file that is in memory, without waiting for a disk.
 //! - **Budgets** ([`Budget`]): bounds on the bytes that all threads hold together.
 //! - **The send queue of a socket** ([`unacknowledged_bytes`]): what its peer has not acknowledged.
 //!
@@ -31,10 +30,9 @@
 //! # Ok(()) }
 //! ```
 //
-// Unsafe is allowed here because safe Rust cannot share memory with another process: the mappings of memfds and the views of them (mapping.rs),
-// and the replacement of their missing pages (bus_error.rs); and because no library reads the cached part of a file into uninitialised memory
-// (page_cache.rs), the length of a send queue (socket_queue.rs), or how often a thread has waited (read_watch.rs).
-// No other file uses it.
+// Unsafe is allowed here because safe Rust cannot share memory with another process: the mappings of memfds and the views of them (mapping.rs), and the
+// replacement of their missing pages (bus_error.rs); and because no library reads the cached part of a file into uninitialised memory (page_cache.rs),
+// the length of a send queue (socket_queue.rs), or how often a thread has waited (read_watch.rs). No other file uses it.
 #![allow(unsafe_code)]
 // The model checker compiles the protocol without the mappings that use it.
 #![cfg_attr(loom, allow(dead_code, unused_imports, rustdoc::broken_intra_doc_links))]

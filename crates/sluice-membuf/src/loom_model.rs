@@ -1,9 +1,8 @@
 //! The ring's protocol under loom: every interleaving of two or three threads, and every value that a load may return.
 //!
-//! Run by `make test-models`. The page, the ledger and the cursors are the real ones. A lock and a condition variable
-//! stand in for the kernel (futex, mailbox), without time-outs, so that a lost wake-up is a deadlock, which loom
-//! reports. The data are loom's cells, one per byte: a byte that is overwritten before it was freed, or read before it
-//! was committed, is a data race, which loom reports, too.
+//! Run by `make test-models`. The page, the ledger and the cursors are the real ones. A lock and a condition variable stand in for the kernel (futex,
+//! mailbox), without time-outs, so that a lost wake-up is a deadlock, which loom reports. The data are loom's cells, one per byte: a byte that is
+//! overwritten before it was freed, or read before it was committed, is a data race, which loom reports, too.
 //!
 //! loom treats a sequentially consistent operation as acquire-release and models only fences fully; that is why the
 //! protocol uses fences. A peer that uses such operations instead is correct by the C++ standard (see doorbell.rs).
@@ -88,8 +87,7 @@ impl World {
         })
     }
 
-    /// The script: writes the bytes 0, 1, … one at a time; sleeps until `room_wanted` bytes are free. Returns the
-    /// number of bytes written.
+    /// The script: writes the bytes 0, 1, … one at a time; sleeps until `room_wanted` bytes are free. Returns the number of bytes written.
     fn write(&self, bytes: u64, room_wanted: u64) -> u64 {
         let mut cursor = WriteCursor::new(CAPACITY);
         while cursor.head() < bytes {

@@ -8,11 +8,10 @@
 //! against shrinking (segment.rs does both before it maps; ring_writer.rs checks the length). If the script punches a
 //! hole, the kernel supplies a zero page on the next access, or bus_error.rs does if the kernel has no memory.
 //!
-//! The bytes behind a view of the data can change while it is held, because the other process can write at any time.
-//! Rust has no type for that, and `bytes::Bytes` needs a `&[u8]`. So these rules apply: no code in this crate reads
-//! through the slice, and its users pass it to the kernel or copy it (a TLS record is filled by a copy, then encrypted
-//! in place). No bound, branch or invariant may depend on the values, nor on two reads being equal. If a byte changes
-//! during a read, the old or the new value is sent, in the response of that script.
+//! The bytes behind a view of the data can change while it is held, because the other process can write at any time. Rust has no type for that, and
+//! `bytes::Bytes` needs a `&[u8]`. So these rules apply: no code in this crate reads through the slice, and its users pass it to the kernel or copy it
+//! (a TLS record is filled by a copy, then encrypted in place). No bound, branch or invariant may depend on the values, nor on two reads being equal.
+//! If a byte changes during a read, the old or the new value is sent, in the response of that script.
 
 use std::io;
 use std::ops::Deref;
@@ -104,9 +103,8 @@ impl Deref for Control {
 
     fn deref(&self) -> &ControlPage {
         let start = self.0.start_of(0, CONTROL_BYTES);
-        // SAFETY: mmap returns page-aligned addresses, more than a ControlPage needs; the length was checked; every
-        // field is an atomic integer, for which every bit pattern is valid and which another process may change at any
-        // time.
+        // SAFETY: mmap returns page-aligned addresses, more than a ControlPage needs; the length was checked; every field is an atomic integer, for
+        // which every bit pattern is valid and which another process may change at any time.
         unsafe { start.cast::<ControlPage>().as_ref() }
     }
 }

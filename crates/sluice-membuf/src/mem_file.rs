@@ -12,8 +12,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::budget::{Budget, OverBudget, Reservation};
 use crate::layout::PAGE_BYTES;
 
-/// Most attempts at an allocation that signals interrupt. A signal undoes all of it (fallocate(2)); several in a row
-/// mean a timer that would interrupt every attempt.
+/// Most attempts at an allocation. A signal undoes all of it (fallocate(2)); several in a row mean a timer that would interrupt every attempt.
 const ALLOCATE_TRIES_MAX: u32 = 8;
 
 #[derive(Clone, Copy, Debug)]
@@ -71,8 +70,7 @@ impl MemFile {
         self.reservation.grow(bytes)
     }
 
-    /// Bytes of memory that the file has, whoever allocated them; 0 if the kernel does not say (fstat(2), which waits
-    /// for no write).
+    /// Bytes of memory that the file has, whoever allocated them; 0 if the kernel does not say. fstat(2) waits for no write.
     pub(crate) fn resident_bytes(&self) -> u64 {
         const BLOCK_BYTES: u64 = 512;
         let blocks = fstat(&self.fd).map_or(0, |status| status.st_blocks);
@@ -88,8 +86,7 @@ impl MemFile {
         self.allocated_bytes
     }
 
-    /// Allocates the first `total_bytes` of the file (fallocate(2)), which are reserved. Waits for a write of the script
-    /// that is in progress.
+    /// Allocates the first `total_bytes` of the file (fallocate(2)), which are reserved. Waits for a write of the script in progress.
     pub(crate) fn allocate(&mut self, total_bytes: u64) -> io::Result<()> {
         let allocate = || fallocate(&self.fd, FallocateFlags::empty(), 0, total_bytes);
         let mut result = allocate();
@@ -106,8 +103,7 @@ impl MemFile {
         Ok(result?)
     }
 
-    /// Releases all memory of buffers from `offset` on, including what the script has allocated. The length does not change. Waits
-    /// for a write of the script that is in progress.
+    /// Releases all memory of buffers from `offset` on, also what the script has allocated; the length stays. Waits for a write of the script in progress.
     pub(crate) fn punch_from(&mut self, offset: u64) {
         let end = if self.is_area_released {
             self.size.total()
@@ -126,8 +122,7 @@ impl MemFile {
         self.is_area_released = true;
     }
 
-    /// Whether it has memory that its drop would release: more than the first page, which a script that still runs reads to learn that the
-    /// ring is closed.
+    /// Whether its drop would release memory: more than the first page, which a script that still runs reads to learn that the ring is closed.
     pub(crate) fn has_memory(&self) -> bool {
         self.allocated_bytes > PAGE_BYTES || self.resident_bytes() > PAGE_BYTES
     }

@@ -32,8 +32,7 @@ const REGIONS: usize = 2;
 
 pub(crate) const AREA_BYTES: u64 = REGION_BYTES * REGIONS as u64;
 
-/// Parts of one region that may be in flight. 64: libraries name parts of 16 KiB and more, so a region has 32 of them; each is an
-/// allocation of the server.
+/// Parts of one region that may be in flight, each an allocation of the server. 64: a region has 32 parts of 16 KiB, the smallest that libraries name.
 pub const PARTS_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -109,8 +108,7 @@ impl OutputRegions {
         })
     }
 
-    /// A part of a region, without a copy. It may be filled again when the last clone is dropped. `None` if the region has no such
-    /// part, or too many are in flight.
+    /// A part of a region, without a copy. It may be refilled when the last clone is dropped. `None`: no such part, or too many in flight.
     pub(crate) fn output(
         &self,
         fd: BorrowedFd<'_>,

@@ -6,15 +6,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use bytes::{BufMut, BytesMut};
 
-/// Reads up to `bytes` bytes of a file at offset `at`, as many as are contiguous in the page cache (preadv2(2) with
-/// RWF_NOWAIT).
+/// Reads up to `bytes` bytes of a file at offset `at`, as many as are contiguous in the page cache (preadv2(2), RWF_NOWAIT).
 ///
-/// `None` if the first byte is not in the page cache, or at the end of the file: Linux 5.9 and 5.10 do not distinguish
-/// the two. The file's position does not change.
+/// `None` if the first byte is not in the page cache or at the end of the file (Linux 5.9 and 5.10 do not distinguish them). The file's position stays.
 ///
 /// # Errors
-/// `Unsupported`: the file system does not support RWF_NOWAIT. `InvalidInput`: `at` is not a valid offset, the caller's
-/// fault. Otherwise what preadv2(2) says.
+/// `Unsupported`: the file system does not support RWF_NOWAIT. `InvalidInput`: `at` is no valid offset, the caller's fault. Otherwise what preadv2(2) says.
 pub fn read_cached(file: impl AsFd, bytes: usize, at: u64) -> io::Result<Option<Vec<u8>>> {
     let mut buffer: Vec<u8> = Vec::with_capacity(bytes);
     let read = read_nowait(file.as_fd(), &mut buffer.spare_capacity_mut()[..bytes], at)?;

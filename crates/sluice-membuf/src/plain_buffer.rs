@@ -1,5 +1,4 @@
-//! The plain memory buffer: the script fills a part and names it in a callout; the server sends that part, then the
-//! script may refill it.
+//! The plain memory buffer: the script fills a part and names it in a callout; the server sends it, then the script may refill it.
 //!
 //! The data begins at offset 0 of the memfd.
 
@@ -44,8 +43,7 @@ impl PlainBuffer {
     /// The part of `bytes` bytes at `offset`, without a copy. `on_free` is called when its last clone is dropped, on
     /// the thread that drops it; by then the part no longer keeps the segment in use.
     ///
-    /// The script can change the bytes at any time. Pass them to the kernel or to a cipher; copy them first for
-    /// anything that depends on their values, such as a compressor.
+    /// The script can change the bytes at any time. Pass them to the kernel or to a cipher; copy them before anything that depends on their values.
     ///
     /// # Errors
     /// The part is not within the buffer: the script's fault. `on_free` is dropped without a call.

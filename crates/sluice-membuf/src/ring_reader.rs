@@ -1,5 +1,4 @@
-//! The server's side of the ring: takes what the script has committed, chunk by chunk, and frees it when it has been
-//! sent.
+//! The server's side of the ring: takes what the script has committed, chunk by chunk, and frees it once sent.
 //!
 //! No call here blocks, and only an invalid counter in the control page makes one fail.
 //!
@@ -52,8 +51,7 @@ impl RingReader {
     /// At most `bytes_max` bytes (0 counts as 1), and not past the end of the data area: the next call continues at its
     /// start. The script gets the room back when the last clone of this chunk, and of all chunks before it, is dropped.
     ///
-    /// The script can change the bytes at any time. Pass them to the kernel or to a cipher; copy them first for
-    /// anything that depends on their values, such as a compressor.
+    /// The script can change the bytes at any time. Pass them to the kernel or to a cipher; copy them before anything that depends on their values.
     ///
     /// # Errors
     /// A counter in the control page is impossible: the script's fault. Every later call returns the same error.
@@ -79,8 +77,7 @@ impl RingReader {
         }))
     }
 
-    /// Asks the script for a doorbell. `true`: the ring is empty, and a NUL byte will arrive on the mailbox when it is
-    /// not. `false`: call [`RingReader::take`] now, for a chunk or an error.
+    /// Asks the script for a doorbell. `true`: the ring is empty, and a NUL byte will arrive on the mailbox when it is not. `false`: call `take` now.
     ///
     /// Spurious doorbells are possible: take again, then ask again. `take` withdraws the request.
     pub fn prepare_sleep(&mut self) -> bool {
@@ -88,10 +85,8 @@ impl RingReader {
         self.has_announced_sleep
     }
 
-    /// Makes every further write of the script fail, and wakes it if it waits. For when the client is gone or the
-    /// exchange has ended.
-    ///
-    /// Bytes committed before can still be taken.
+    /// Makes every further write of the script fail, and wakes it if it waits, when the client is gone or the exchange has ended. Bytes committed
+    /// before can still be taken.
     pub fn close(&mut self) {
         self.memory.close();
     }
@@ -121,10 +116,8 @@ impl RingReader {
         self.cursor.capacity()
     }
 
-    /// Sets the callback that runs after each chunk was freed, on the thread that dropped it. It replaces the previous
-    /// one, also for chunks in flight.
-    ///
-    /// When it runs, the chunk no longer keeps the segment in use.
+    /// Sets the callback that runs after each chunk was freed, on the thread that dropped it; by then the chunk no longer keeps the segment in use. It
+    /// replaces the previous one, also for chunks in flight.
     pub fn set_on_free(&mut self, call: Box<dyn Fn() + Send + Sync>) {
         *lock(&self.on_free.0) = Some(call.into());
     }

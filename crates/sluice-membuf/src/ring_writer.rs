@@ -1,7 +1,6 @@
 //! The script's side of the ring, for scripts in Rust and for the tests of the server's side.
 //!
-//! The libraries in sdk/ do the same in other languages, by the specification in
-//! `docs/internals/memory-buffer.md`.
+//! The libraries in sdk/ do the same in other languages, by the specification in `docs/internals/memory-buffer.md`.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -55,8 +54,7 @@ pub struct RingWriter {
 }
 
 impl RingWriter {
-    /// Opens the ring in `memory` (descriptor 4), after the answer to BUFFER-BEGIN. Doorbells are written to `mailbox`
-    /// (a duplicate of descriptor 1).
+    /// Opens the ring in `memory` (descriptor 4), after the answer to BUFFER-BEGIN. Doorbells go to `mailbox` (a duplicate of descriptor 1).
     ///
     /// # Errors
     /// `InvalidData`: the memory contains no ring. Otherwise what fstat(2) or mmap(2) says.
@@ -103,8 +101,7 @@ impl RingWriter {
         Ok(())
     }
 
-    /// Contiguous room to fill in place: at least one byte, at most `bytes_max` (0 counts as 1). Waits until there is
-    /// room.
+    /// Contiguous room to fill in place: at least one byte, at most `bytes_max` (0 counts as 1). Waits until there is room.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -126,8 +123,7 @@ impl RingWriter {
             .slice_mut(CONTROL_BYTES + narrow(span.position), self.reserved_bytes))
     }
 
-    /// Commits the first `bytes` bytes of the reserved room; the server can send them. The rest of the room is given
-    /// back.
+    /// Commits the first `bytes` bytes of the reserved room, so the server can send them; gives the rest of the room back.
     ///
     /// # Errors
     /// [`WriteError::NotReserved`], [`WriteError::ServerGone`] or [`WriteError::Doorbell`].
@@ -183,8 +179,7 @@ impl RingWriter {
         }
     }
 
-    /// Whether the parent process has changed, or the mailbox has no reader. The second test also works if a shell
-    /// started the script.
+    /// Whether the parent process has changed, or the mailbox has no reader (which also works if a shell started the script).
     fn is_server_gone(&self) -> bool {
         let mut mailbox = [PollFd::new(&self.mailbox, PollFlags::empty())];
         let has_none = poll(&mut mailbox, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)

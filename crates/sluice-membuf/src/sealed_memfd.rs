@@ -1,5 +1,4 @@
-//! Immutable content in a memfd that is filled once and sealed, from which the kernel can send without a copy
-//! (sendfile(2)).
+//! Immutable content in a memfd that is filled once and sealed, from which the kernel can send without a copy (sendfile(2)).
 //!
 //! No other process ever gets this descriptor. The seals forbid every write, so content that is being sent cannot change, even if the kernel still uses the pages
 //! after the memory was released here.
@@ -23,13 +22,11 @@ pub struct SealedMemfd {
 }
 
 impl SealedMemfd {
-    /// A copy of the first `bytes` bytes of a file, made by the kernel (sendfile(2)). The file's position does not
-    /// change.
+    /// A copy of the first `bytes` bytes of a file, made by the kernel (sendfile(2)). The file's position does not change.
     ///
     /// # Errors
-    /// `UnexpectedEof`: the file is shorter. `InvalidInput`: `bytes` is 0 or larger than a file of this process may be
-    /// (RLIMIT_FSIZE). Otherwise what the system says: no descriptors left, no memory, or the file cannot be read by
-    /// sendfile(2).
+    /// `UnexpectedEof`: the file is shorter. `InvalidInput`: `bytes` is 0, or more than RLIMIT_FSIZE permits a file. Otherwise what the system says: no
+    /// descriptors left, no memory, or sendfile(2) cannot read the file.
     pub fn read(source: impl AsFd, bytes: u64) -> io::Result<SealedMemfd> {
         let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
         SealedMemfd::fill(length, |file| copy(source.as_fd(), file.as_fd(), length))

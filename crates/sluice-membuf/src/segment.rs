@@ -1,15 +1,11 @@
-//! The memory buffer of one script process: a memfd of fixed length, sealed, with memory allocated at each BUFFER-BEGIN
-//! and cleared between exchanges.
+//! The memory buffer of one script process: a sealed memfd of fixed length, allocated at each BUFFER-BEGIN and cleared between exchanges.
 //!
 //! # Seals
 //!
-//! - `F_SEAL_SHRINK`: the file can never become shorter than a mapping of the server, where an access would raise
-//!   SIGBUS.
-//! - `F_SEAL_GROW`: the script cannot allocate more memory in the file than the largest buffer that it may have. So the
-//!   file has its full length from the beginning, without memory.
+//! - `F_SEAL_SHRINK`: the file never becomes shorter than a mapping of the server, where an access would raise SIGBUS.
+//! - `F_SEAL_GROW`: the script cannot allocate more in the file than its largest buffer. So the file has its full length from the start, without memory.
 //! - `F_SEAL_SEAL`: the script cannot add seals that would make the next begin fail.
-//! - `F_SEAL_WRITE` and `F_SEAL_FUTURE_WRITE` are not set: only they would forbid punching holes, but they would also
-//!   forbid the script's writable mapping.
+//! - `F_SEAL_WRITE` and `F_SEAL_FUTURE_WRITE` are not set: only they would forbid punching holes, but also the script's writable mapping.
 //!
 //! # Bytes of earlier exchanges
 //!
@@ -20,9 +16,8 @@
 //!                     bytes: cleared at begin                           wrote there: punched at the first
 //!                                                                       allocation of the exchange
 //! ```
-//! They are cleared when the next exchange begins a buffer, not when an exchange ends, because a process that the
-//! script has left running may still write in between. What it writes after the begin is the script's own fault: a
-//! server cannot tell these bytes from those that are meant.
+//! They are cleared when the next exchange begins a buffer, not when an exchange ends, because a process that the script left running may still write
+//! in between. What it writes after the begin is the script's own fault: a server cannot tell these bytes from those that are meant.
 
 use std::fs;
 use std::io;
@@ -43,8 +38,7 @@ use crate::plain_buffer::PlainBuffer;
 use crate::ring_reader::RingReader;
 use crate::shared_memory::{Parts, Release, SharedMemory};
 
-/// Bytes that an idle process keeps, so that a ring of 1 MiB, the default size, begins without an allocation. Clearing
-/// them takes 7 to 40 µs (docs/internals/memory-buffer.md).
+/// Bytes that an idle process keeps: the default ring, 1 MiB, needs no allocation. Clearing takes 7 to 40 µs (docs/internals/memory-buffer.md).
 pub const KEPT_BYTES: u64 = (1 << 20) + CONTROL_BYTES as u64;
 
 /// Why [`Segment::begin_plain`] or [`Segment::begin_ring`] failed.
@@ -54,12 +48,10 @@ pub enum BeginError {
     /// Not enough free memory. The server's fault: 503.
     #[error("no memory for a memory buffer of that size")]
     NoMemory,
-    /// The memory buffers of all processes together would exceed their budget. The server's fault: 503; 413 if this one would
-    /// exceed it alone.
+    /// The memory buffers of all processes together would exceed their budget. The server's fault: 503; 413 if this one alone would.
     #[error("{}", .0.text())]
     OverBudget(OverBudget),
-    /// Larger than the segment's limit, than a file of this process may be (RLIMIT_FSIZE), or than its address space.
-    /// The script's fault: 413.
+    /// Larger than the segment's limit, than a file may be (RLIMIT_FSIZE), or than the address space. The script's fault: 413.
     #[error("a memory buffer of that size is beyond what the system allows")]
     TooLarge,
     /// The previous buffer, or a chunk of it, is still held. The caller's fault: wait until it is freed.
@@ -82,9 +74,8 @@ impl From<io::Error> for BeginError {
 
 /// The memory buffer of one script process, on the server's side.
 ///
-/// One buffer at a time: the next one begins only when no handle and no chunk of the previous one is held, because the
-/// script may overwrite the memory then. The memory is released when the segment and everything created from it are
-/// dropped, even if a process that the script left behind still has the descriptor.
+/// One buffer at a time: the next one begins only when no handle or chunk of the previous one is held, because the script may then overwrite the
+/// memory. The memory is released when the segment and everything created from it are dropped, even if a process left behind has the descriptor.
 #[derive(Debug)]
 pub struct Segment {
     memory: Arc<SharedMemory>,
@@ -97,8 +88,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Creates a memory buffer without memory, for buffers of up to `bytes_max` bytes; its bytes are in no budget, and
-    /// the last holder releases them.
+    /// Creates a memory buffer without memory, for buffers of up to `bytes_max` bytes, in no budget; the last holder releases it.
     ///
     /// # Errors
     /// What memfd_create(2), ftruncate(2) or fcntl(2) says: no descriptors left, no memory.
@@ -106,8 +96,7 @@ impl Segment {
         Segment::create_within(&Budget::new(u64::MAX), bytes_max, Arc::new(drop))
     }
 
-    /// Creates a segment as [`Segment::create`] does, within the budget of all memory buffers, with a function that drops the memory on a thread
-    /// that may wait; the last holder calls it.
+    /// Creates a segment as [`Segment::create`] does, within a budget. The last holder calls `release`, which drops the memory on a thread that may wait.
     ///
     /// # Errors
     /// As of [`Segment::create`].
@@ -146,8 +135,7 @@ impl Segment {
         }
     }
 
-    /// Begins a plain buffer within some microseconds, if all memory is there. `None` if it is not: call [`Segment::begin_plain`] on a thread
-    /// that may wait then.
+    /// Begins a plain buffer within some microseconds. `None` if memory is missing: call [`Segment::begin_plain`] then, on a thread that may wait.
     pub fn try_begin_plain(&mut self, bytes: u64) -> Option<Result<PlainBuffer, BeginError>> {
         let capacity = plain_capacity(bytes).ok().filter(|capacity| self.is_ready(*capacity))?;
         Some(self.begin_plain_prepared(capacity))
@@ -159,11 +147,9 @@ impl Segment {
         Some(self.begin_ring_prepared(total))
     }
 
-    /// Begins a plain buffer of at least `bytes` bytes, rounded up to a page; at least one page. Bytes of earlier
-    /// exchanges read as zeros.
+    /// Begins a plain buffer of at least `bytes` bytes, rounded up to a page; at least one page. Bytes of earlier exchanges read as zeros.
     ///
-    /// The memory is allocated at once, so the time grows with the size (about 0.3 s for 1 GiB), and a write of the
-    /// script to the file delays it: see [`Segment::try_begin_plain`].
+    /// Allocates at once, in time that grows with the size (about 0.3 s for 1 GiB), and delayed by a write of the script: see [`Segment::try_begin_plain`].
     ///
     /// # Errors
     /// See [`BeginError`]; the segment remains usable.
@@ -178,8 +164,7 @@ impl Segment {
         Ok(PlainBuffer::new(Arc::clone(&self.memory), capacity))
     }
 
-    /// Begins a ring of at least `bytes` bytes, rounded up to a page; at least [`RING_BYTES_MIN`]. Allocates and clears
-    /// as [`Segment::begin_plain`] does.
+    /// Begins a ring of at least `bytes` bytes, rounded up to a page; at least [`RING_BYTES_MIN`]. Otherwise as [`Segment::begin_plain`].
     ///
     /// # Errors
     /// See [`BeginError`]; the segment remains usable.
@@ -215,8 +200,7 @@ impl Segment {
         }
     }
 
-    /// Ready when none of these bytes of a region is in use ([`Segment::output`]). Otherwise the task is woken when bytes were freed, on
-    /// whichever thread they were dropped; one task waits at a time.
+    /// Ready when none of these bytes is in use ([`Segment::output`]). Otherwise the task is woken on the thread that drops them; one task waits at a time.
     pub fn poll_output_freed(&self, region: OutputRegion, offset: u64, bytes: u64, context: &Context<'_>) -> Poll<()> {
         match &self.memory.parts().regions {
             Some(regions) => regions.poll_free(region, offset, bytes, context),
@@ -244,10 +228,8 @@ impl Segment {
         file.allocated_bytes() > self.kept_bytes() || file.resident_bytes() > KEPT_BYTES + AREA_BYTES + SLACK_BYTES
     }
 
-    /// Releases the memory that an idle process does not keep. Does nothing while in use. Waits for a write of the
-    /// script that is in progress, so call it on a thread that may wait.
-    ///
-    /// The next begin allocates again what it needs.
+    /// Releases the memory that an idle process does not keep; the next begin allocates what it needs. Does nothing while in use. Waits for a write of
+    /// the script that is in progress, so call it on a thread that may wait.
     pub fn trim(&mut self) {
         let bytes_kept = self.kept_bytes();
         if let Some(memory) = Arc::get_mut(&mut self.memory) {
@@ -285,8 +267,7 @@ impl Segment {
         parts.file.allocate_within_limits(total_bytes)
     }
 
-    /// Ensures that the first `total_bytes` of the file, which are allocated, are mapped, and without bytes of earlier exchanges. Waits for
-    /// nobody.
+    /// Ensures that the first `total_bytes` of the file, which are allocated, are mapped, and without bytes of earlier exchanges. Waits for nobody.
     fn prepare(&mut self, total_bytes: u64) -> Result<&mut Parts, BeginError> {
         // get_mut, not strong_count, because it also orders the last holder's reads before the script's next writes.
         let parts = Arc::get_mut(&mut self.memory).ok_or(BeginError::InUse)?.parts_mut();
@@ -301,8 +282,7 @@ impl Segment {
 }
 
 impl MemFile {
-    /// Whether the first `total_bytes` are allocated. The script may have punched holes: then the number of resident
-    /// bytes is usually too small, and they are allocated again.
+    /// Whether the first `total_bytes` are allocated. If the script punched holes, usually too few bytes are resident: they are allocated again.
     fn has_all(&self, total_bytes: u64) -> bool {
         total_bytes <= self.allocated_bytes() && self.resident_bytes() >= self.allocated_bytes()
     }
@@ -330,8 +310,7 @@ impl Parts {
         }
     }
 
-    /// Maps at least `total_bytes`. The previous view is reused if it is large enough, because most scripts ask for the
-    /// same size every time.
+    /// Maps at least `total_bytes`. The previous view is reused if it is large enough: most scripts ask for the same size every time.
     fn map_view(&mut self, total_bytes: u64) -> Result<(), BeginError> {
         let bytes = usize::try_from(total_bytes).map_err(|_| BeginError::TooLarge)?;
         if self.view.as_ref().is_none_or(|view| view.bytes() < bytes) {
@@ -368,8 +347,7 @@ const SLACK_BYTES: u64 = 64 << 10;
 /// The largest page of any machine, bytes: a mapping begins at a multiple of it.
 const LARGEST_PAGE_BYTES: u64 = 64 << 10;
 
-/// Growth up to this many bytes is allocated without checking the free memory. 16 MiB: the check costs 1 % of the
-/// allocation.
+/// Growth up to this many bytes is allocated without checking the free memory. 16 MiB: the check costs 1 % of the allocation.
 const UNCHECKED_BYTES_MAX: u64 = 16 << 20;
 
 fn round_up(bytes: u64) -> Result<u64, BeginError> {
@@ -391,8 +369,7 @@ fn file_bytes_limit() -> u64 {
     file_bytes_max().min(i64::MAX.unsigned_abs()) / PAGE_BYTES * PAGE_BYTES
 }
 
-/// The length of a file for buffers of up to `bytes_max` bytes: within RLIMIT_FSIZE, beyond which ftruncate(2) raises
-/// SIGXFSZ.
+/// The length of a file for buffers of up to `bytes_max` bytes, within RLIMIT_FSIZE: beyond it ftruncate(2) raises SIGXFSZ.
 fn length_for(bytes_max: u64) -> u64 {
     let longest = file_bytes_limit();
     if bytes_max == 0 {
@@ -401,8 +378,7 @@ fn length_for(bytes_max: u64) -> u64 {
     ring_total(bytes_max).map_or(longest, |total| total.min(longest))
 }
 
-/// The memory that this process can use, in bytes: the machine's, or the limit of its control group (cgroup v2,
-/// `memory.max`) if that is less. `None` if the system does not say.
+/// Bytes of memory that this process can use: the machine's, or its control group's (cgroup v2, `memory.max`) if less. `None` if the system does not say.
 #[must_use]
 pub fn memory_total_bytes() -> Option<u64> {
     let machine = memory_bytes("MemTotal:")?;

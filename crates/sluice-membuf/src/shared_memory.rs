@@ -33,8 +33,7 @@ pub(crate) struct Parts {
     pub(crate) regions: Option<OutputRegions>,
 }
 
-/// Memory that is no longer used. Dropping it releases it, which may take a while: the kernel waits for a write to the
-/// memfd that is in progress.
+/// Memory that is no longer used. Dropping it releases it, for which the kernel waits for a write to the memfd that is in progress.
 #[derive(Debug)]
 pub struct Garbage {
     _parts: Parts,

@@ -3,8 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Bytes in the send queue of a socket: on TCP those that the peer has not acknowledged (tcp(7), SIOCOUTQ), on a unix
-/// socket those that it has not read, with the kernel's overhead.
+/// Bytes in a socket's send queue: on TCP those not acknowledged (tcp(7), SIOCOUTQ), on a unix socket those not read, with the kernel's overhead.
 ///
 /// # Errors
 /// The descriptor is not a connected socket: the caller's fault.

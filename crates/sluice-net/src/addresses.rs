@@ -1,7 +1,6 @@
 //! The addresses that the server listens on: those of its start, and those that a reload adds or removes.
 //!
-//! Listeners are numbered, and connections, sites and protocols name a listener by its number. So a removed address keeps its number,
-//! and an added one gets a new one.
+//! Listeners are numbered, and connections, sites and protocols name them so. A removed address keeps its number, and an added one gets a new one.
 
 use sluice_launch::deadline;
 use sluice_settings::{ListenAddress, ListenSettings, Settings};

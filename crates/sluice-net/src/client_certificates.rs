@@ -1,7 +1,6 @@
 //! Client certificates: the authorities that must have signed them, revocations, and the certificate that a connection has shown.
 //!
-//! A client's certificate is checked again when authorities or revocation lists have changed, when the client resumes a
-//! session, or when its request is for a site with other authorities.
+//! A client's certificate is checked again when authorities or revocation lists have changed, at a resumption, and for a site with other authorities.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -33,8 +32,7 @@ pub(crate) struct ClientAuthorities {
 }
 
 impl ClientAuthorities {
-    /// Reads the files. With revocation lists, every certificate of a chain must be covered by a list of its issuer that has not
-    /// expired; this is also the rule of nginx and Apache.
+    /// Reads the files. With revocation lists, an unexpired list of its issuer must cover each certificate of a chain, as in nginx and Apache.
     pub(crate) fn open(
         settings: &AuthoritySettings,
         source: &Source,
@@ -134,8 +132,7 @@ impl ShownCertificate {
         })
     }
 
-    /// The state of the certificate where these authorities must have signed it. They differ from those of the handshake
-    /// after a reload, and for a site whose host the handshake did not name.
+    /// The state of the certificate for these authorities, which are not those of the handshake after a reload, or for a site whose host it did not name.
     pub(crate) fn state(&self, wanted: &Arc<ClientAuthorities>) -> ClientCertificate {
         let mut checks = self.checks.borrow_mut();
         if let Some((_, state)) = checks.iter().find(|(checked, _)| Arc::ptr_eq(checked, wanted)) {

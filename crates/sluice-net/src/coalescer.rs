@@ -1,8 +1,7 @@
 //! The write coalescer of HTTP/2: frames that hyper writes and flushes one by one leave in as few writes as possible.
 //!
-//! A frame of 16 KiB by itself would cost a system call, and over TLS two records, the second of nine bytes. In clear
-//! text frames are copied together; over TLS they are encrypted at once, which copies them anyway, and only the rest
-//! that does not fill a record waits.
+//! A frame of 16 KiB by itself would cost a system call, and over TLS two records, the second of nine bytes. In clear text frames are copied together;
+//! over TLS they are encrypted at once, which copies them anyway, and only the rest that does not fill a record waits.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};

@@ -217,8 +217,7 @@ impl Connection {
         self.note(|| format!("kept after request {exchanges}: waits for the next one"));
     }
 
-    /// Aborts a response that is delimited by the end of the connection: the socket is reset instead of closed, because
-    /// after an orderly close the truncated response would look complete (RFC 9112 §8).
+    /// Aborts a response that ends with the connection by a reset: after an orderly close the truncated response would look complete (RFC 9112 §8).
     pub fn abort(&self) {
         self.is_aborted.set(true);
     }

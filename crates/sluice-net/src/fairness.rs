@@ -1,8 +1,7 @@
 //! The turn of a connection: how much it does before the other connections of its worker have theirs.
 //!
-//! hyper goes on as long as there are bytes to parse, and a client can send bytes without end that make no request and no body: chunk
-//! sizes with leading zeros, frames without data. hyper also goes on as long as a client takes the bytes of a response as fast as they are
-//! written.
+//! hyper goes on as long as there are bytes to parse, and a client can send bytes without end that make no request and no body: chunk sizes with
+//! leading zeros, frames without data. It also goes on as long as a client takes the bytes of a response as fast as they are written.
 
 use crate::connection::Connection;
 

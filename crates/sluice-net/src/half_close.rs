@@ -1,16 +1,14 @@
 //! Half-closed connections of HTTP/1.1: the client has closed its sending side, and may still wait for its response.
 //!
-//! A client that has closed the whole connection looks the same, until bytes are sent to it: then its system answers with a
-//! reset. HTTP/2 has no half-closed connections: without a sending side the client cannot open windows, and h2 ends the
-//! connection.
+//! A client that has closed the whole connection looks the same, until bytes are sent to it: then its system answers with a reset. HTTP/2 has no
+//! half-closed connections: without a sending side the client cannot open windows, and h2 ends the connection.
 //!
 //! ```text
 //!   open ──FIN──▶ half-closed ──reset, or both sides closed──▶ gone: its exchange ends
 //!                  │  ▲   └── nothing sent for half_close_timeout ──▶ taken for gone
 //!                  └──┘ bytes of the response, or probes (1 s, 2 s, 4 s … after the last)
 //! ```
-//! A probe is a byte that the response begins or goes on with in any case: the next one of `HTTP/1.`, or a leading zero of the size
-//! of the next chunk.
+//! A probe is a byte that the response continues with in any case: the next one of `HTTP/1.`, or a leading zero of the size of the next chunk.
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,8 @@
 //! HTTP/1.1 with hyper: its limits, and the refusal of heads that it cannot take.
 //!
-//! Between exchanges an idle connection costs little more than its socket, because hyper and its buffers are dropped
-//! and created again when the client sends more. hyper parses, frames, keeps alive, pipelines and answers `Expect:
-//! 100-continue`. It answers malformed heads itself (400, 414, 431); a head that stays incomplete is answered here
-//! (408).
+//! Between exchanges an idle connection costs little more than its socket: hyper and its buffers are dropped, and created again when the client sends
+//! more. hyper parses, frames, keeps alive, pipelines and answers `Expect: 100-continue`. It answers malformed heads itself (400, 414, 431); a head
+//! that stays incomplete is answered here (408).
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -198,8 +197,7 @@ fn wait_for_more<S: Service>(http: &HttpConnection<S>) -> impl Future<Output = b
     })
 }
 
-/// hyper's message for a target of more than 64 KiB. It answers that with 414 and a large head with 431, but its error
-/// tells the two apart only by this text; without it the log would have 431 for both.
+/// hyper's message for a target of more than 64 KiB, which it answers with 414, and a large head with 431. For the log only this text tells them apart.
 const TARGET_TOO_LONG: &str = "URI too long";
 
 /// The refusal of a head. `None` if the error is not about a head.

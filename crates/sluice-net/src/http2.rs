@@ -1,8 +1,7 @@
 //! HTTP/2 (RFC 9113) with hyper, and its limits.
 //!
-//! Each exchange is polled once by the connection's own task, which suffices for responses from memory, and becomes a
-//! task only if it has more to do. Frames, flow control, header compression and the floods that they invite (resets,
-//! pings, settings, continuations) are hyper's; the numbers are here.
+//! Each exchange is polled once by the connection's own task, which suffices for responses from memory, and becomes a task only if it has more to do.
+//! Frames, flow control, header compression and their floods (resets, pings, settings, continuations) are hyper's; the numbers are here.
 
 use std::cell::{Cell, RefCell};
 use std::error::Error;

@@ -36,8 +36,7 @@ use crate::worker_net::WorkerNet;
 /// Connections that wait in the kernel to be accepted by one worker; the system caps this (net.core.somaxconn).
 pub(crate) const BACKLOG: i32 = 4096;
 
-/// TCP keepalive detects clients whose machine or network has gone: a script that computes for minutes would run on for them,
-/// because no time limit of the server applies to it.
+/// TCP keepalive detects clients whose machine or network has gone: no time limit of the server applies while a script computes for minutes.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 6;

@@ -1,8 +1,7 @@
 //! The monitor of a connection: decides once a second whether the connection goes on.
 //!
-//! A protocol asks it whenever its task is polled, several times per request. So the clock is read, and the
-//! protocol's own check called, only when the worker has counted another second; otherwise the answer costs two
-//! comparisons.
+//! A protocol asks it whenever its task is polled, several times per request. So it reads the clock, and calls the protocol's own check, only when the
+//! worker has counted another second; otherwise the answer costs two comparisons.
 
 use std::rc::Rc;
 use std::task::Context;
@@ -15,8 +14,7 @@ use crate::outgoing::Delivery;
 use crate::send_allowance::{ClientWait, RoundRobin, SendAllowance};
 use crate::worker_net::{WorkerNet, WorkerNetStatus};
 
-/// Exchanges of an HTTP/2 connection that count for its lowest rate while its socket is the bottleneck: a modem need not
-/// be faster because its browser requests a hundred pictures at once.
+/// Exchanges of an HTTP/2 connection that count for its lowest rate while its socket is the bottleneck: a browser may request a hundred pictures at once.
 const SLOW_EXCHANGES_MAX: usize = 4;
 
 /// The next action of a protocol with its connection.
@@ -132,9 +130,8 @@ impl ConnectionMonitor {
 
     /// Whether the client still takes what it is sent, or the server waits for something else.
     ///
-    /// `wait` is the wait of the socket. While the socket takes nothing, no exchange can progress, so the connection as a
-    /// whole must be fast enough: in HTTP/2 by the lowest rate for each exchange that waits, up to
-    /// `SLOW_EXCHANGES_MAX` of them. The same holds if only last chunks wait, for their windows.
+    /// `wait` is the wait of the socket. While the socket takes nothing, no exchange can progress, so the connection as a whole must be fast enough: in
+    /// HTTP/2 by the lowest rate for each waiting exchange, up to `SLOW_EXCHANGES_MAX`. The same holds if only last chunks wait, for their windows.
     pub(crate) fn is_fast_enough(
         &mut self,
         connection: &Connection,
@@ -164,8 +161,7 @@ impl ConnectionMonitor {
         allowance.covers(wait, rate, limits)
     }
 
-    /// Aborts the exchanges whose client does not take their bodies; call it after `is_fast_enough`. Reports which bodies
-    /// are too slow.
+    /// Aborts the exchanges whose client does not take their bodies; call it after `is_fast_enough`. Reports which bodies are too slow.
     ///
     /// An exchange waits for its own window if its connection sends. All of them are excused while the socket takes nothing, or if
     /// together they are fast enough, because they share socket and window of the connection and take turns. An exchange is

@@ -237,9 +237,8 @@ struct MonitoredDelivery {
 }
 
 impl Delivery {
-    /// Checks whether the client takes the body fast enough. It is charged with the time of the turn, and with all the time if
-    /// the connection has sent more than could be sent before the turn of the exchange. That it was handed out chunks
-    /// meanwhile does not excuse it: they may be as small as a record.
+    /// Checks whether the client takes the body fast enough. It is charged with the time of the turn, and with all the time if the connection has sent
+    /// more than could be sent before the exchange's turn, whatever chunks it was handed meanwhile: they may be as small as a record.
     pub(crate) fn check(&self, turn: RoundRobin, limits: &Limits) -> bool {
         let moved = self.moved.get();
         let mut allowance = SendAllowance::new(limits);

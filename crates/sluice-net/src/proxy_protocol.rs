@@ -1,8 +1,7 @@
 //! The PROXY protocol, versions 1 and 2: a proxy sends a header with the client's address before the client's bytes.
 //!
-//! Exactly the header is read: TLS or HTTP follows, as on any connection. Where the protocol is configured, the header
-//! is required, and accepted only from declared proxies: guessing would let any client choose its address (the
-//! specification, haproxy.org/download/3.0/doc/proxy-protocol.txt, §2, §5).
+//! Exactly the header is read: TLS or HTTP follows, as on any connection. Where the protocol is configured, the header is required, and accepted only
+//! from declared proxies: guessing would let any client choose its address (haproxy.org/download/3.0/doc/proxy-protocol.txt, §2, §5).
 
 use std::future::poll_fn;
 use std::io;

@@ -1,9 +1,8 @@
 //! Reverse DNS: the names of clients, looked up for logs and scripts.
 //!
-//! Lookups run on a thread of their own, and workers never block on it: they ask a cache, which has the answer or
-//! queues a lookup. A script waits a moment for the name of a new client; files and log lines use the name only if it
-//! is already known. A name is used only if it resolves back to the same address, because anyone can choose their own
-//! PTR record (as Apache's `HostnameLookups Double`).
+//! Lookups run on a thread of their own, and workers never block on it: they ask a cache, which has the answer or queues a lookup. A script waits a
+//! moment for the name of a new client; files and log lines use a name only if it is already known. A name is used only if it resolves back to the same
+//! address, because anyone can choose their own PTR record (as Apache's `HostnameLookups Double`).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -214,8 +213,7 @@ fn data(answer: Result<hickory_resolver::lookup::Lookup, hickory_resolver::net::
     }
 }
 
-/// Normalizes a name for logs and scripts: lower case, and only letters, digits, `-`, `_` and dots (RFC 952), because
-/// DNS carries any bytes. `None` for other names.
+/// Normalizes a name for logs and scripts: lower case. `None` unless it has only letters, digits, `-`, `_` and dots (RFC 952): DNS carries any bytes.
 fn host_name(name: &str) -> Option<Arc<str>> {
     let name = name.strip_suffix('.').unwrap_or(name);
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);

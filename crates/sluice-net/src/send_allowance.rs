@@ -15,13 +15,11 @@ const TURN_FRAME_BYTES: u64 = 16 << 10;
 const TURN_WINDOW_BYTES: u64 = 64 << 10;
 const TURN_WINDOWS_BYTES_MAX: u64 = 1 << 20;
 
-/// The part of its share that a delivery must take, as a divisor: h2 gives a stream a turn for the chunk that it has, and a
-/// script may have 4 KiB where a file has 64 KiB.
+/// The part of its share that a delivery must take, as a divisor: h2 gives a stream a turn for the chunk that it has, 4 KiB of a script, 64 KiB of a file.
 const SHARE_DIVISOR: u64 = 16;
 
-/// Most time that a client can gain, as a multiple of `send_timeout`: a receiver whose window was closed opens it again only
-/// after a part of its buffer is free (tcp(7), the avoidance of small windows), of 6 MiB some 400 KB: at 5 KB a second it
-/// acknowledges nothing for 80 seconds.
+/// Most time that a client can gain, as a multiple of `send_timeout`: a receiver whose window was closed opens it again only after a part of its buffer
+/// is free (tcp(7), the avoidance of small windows), of 6 MiB some 400 KB: at 5 KB a second it acknowledges nothing for 80 seconds.
 const CREDIT_MAX: u32 = 5;
 
 /// The waiting for a client, and its progress, since the last check.

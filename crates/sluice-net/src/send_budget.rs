@@ -1,7 +1,6 @@
 //! The memory of a worker for response bytes that wait for clients.
 //!
-//! From half of the budget on, chunks are small; above all of it, the connection whose waiting bytes have the largest sum of waiting
-//! times is aborted (`worker_net`).
+//! From half of the budget on, chunks are small; above it, the connection is aborted whose waiting bytes have the largest sum of times (`worker_net`).
 
 use std::cell::Cell;
 

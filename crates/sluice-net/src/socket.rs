@@ -1,7 +1,6 @@
 //! A client's socket: read and written directly, and registered with the event loop only when it must first wait.
 //!
-//! A connection whose request has already arrived, and which is answered and closed, never enters the event loop; that
-//! saves two system calls and a wake-up.
+//! A connection whose request has already arrived, and which is answered and closed, never enters the event loop: two system calls and a wake-up less.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice, Read};
@@ -27,8 +26,7 @@ use crate::unix_peer::UnixPeer;
 /// Bytes read at once before the socket is in the event loop: most heads are smaller.
 const FIRST_READ_BYTES: usize = 2048;
 
-/// How long the client may take to close its side after the last byte was sent. Closing with unread bytes would reset
-/// the connection, and a client that is still sending could lose the response.
+/// How long the client may take to close its side after the last byte. A close with unread bytes would reset the connection, and could lose the response.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Bytes read and discarded meanwhile, at most.

@@ -162,8 +162,7 @@ impl ClientStream {
         self.waiting_since.is_some()
     }
 
-    /// How long writes have waited for the client since the last call, and the bytes that it has taken meanwhile. `None`
-    /// if no write has waited.
+    /// How long writes have waited for the client since the last call, and the bytes that it has taken meanwhile. `None` if no write has waited.
     ///
     /// Bytes count once they are acknowledged: the kernel reports room in large steps, too rare for a slow client.
     pub(crate) fn client_wait(&mut self, now: Instant) -> Option<ClientWait> {

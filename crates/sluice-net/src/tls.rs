@@ -1,9 +1,8 @@
 //! TLS: the configuration of rustls from certificates and keys in files, and the choice of a certificate for a client.
 //!
-//! rustls chooses the cipher suites, their order and all limits of the handshake (TLS 1.2 and 1.3, only with forward
-//! secrecy and authenticated encryption). The keys of session tickets belong to the server, not to a configuration: a
-//! client can resume with any worker, and after a reload; rustls rotates them. A configuration that asks for client
-//! certificates has ticket keys of its own, created again whenever certificates are read.
+//! rustls chooses the cipher suites, their order and all limits of the handshake (TLS 1.2 and 1.3, only with forward secrecy and authenticated
+//! encryption). The keys of session tickets belong to the server, not to a configuration: a client can resume with any worker, and after a reload;
+//! rustls rotates them. A configuration that asks for client certificates has ticket keys of its own, created again whenever certificates are read.
 
 use std::collections::HashMap;
 use std::fmt;

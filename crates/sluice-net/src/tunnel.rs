@@ -1,5 +1,4 @@
-//! Tunnels: bytes of another protocol in both directions, on a connection or a stream whose exchange has switched to it (RFC 9110 §7.8,
-//! RFC 8441); WebSocket is one.
+//! Tunnels: bytes of another protocol, such as WebSocket, both ways on a connection or stream whose exchange has switched to it (RFC 9110 §7.8, RFC 8441).
 //!
 //! ```text
 //! HTTP/1.1   GET, Upgrade      ─▶ 101 ─▶ hyper ends, and returns what it has read ─▶ run_on_connection

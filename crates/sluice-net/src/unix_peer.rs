@@ -1,7 +1,6 @@
 //! The client of a unix socket on a kernel that passes descriptors along: what it sends besides bytes is never closed on the event loop.
 //!
-//! Linux 6.16 and later refuse descriptors instead (`sluice_launch::refuse_descriptors`, which `unix` calls); then a connection has no
-//! `UnixPeer`, and neither has one of TCP.
+//! Linux 6.16 and later refuse descriptors instead (`sluice_launch::refuse_descriptors`); then, and on TCP, a connection has no `UnixPeer`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

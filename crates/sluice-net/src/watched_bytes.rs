@@ -1,8 +1,7 @@
 //! The bytes of a watched connection, as WATCH shows them: of HTTP/1 the octets of both directions, of HTTP/2 the frames as text.
 //!
-//! Plaintext, as it passes the `ClientStream`; what is secret in it is masked. Exists only while somebody watches, so it may begin in
-//! the middle of a connection. What has to be masked depends on the bytes before, so nothing is shown until a message or a frame
-//! certainly begins:
+//! Plaintext, as it passes the `ClientStream`; what is secret in it is masked. Exists only while somebody watches, so it may begin in the middle of a
+//! connection. What has to be masked depends on the bytes before, so nothing is shown until a message or a frame certainly begins:
 //!
 //! | | the client sends | the server sends |
 //! |---|---|---|

@@ -120,8 +120,7 @@ impl WorkerNet {
         Connection::new(endpoints, &self.send_budget, &self.slots.slot_events)
     }
 
-    /// Keeps the response bytes that wait for clients within their memory, for as long as it is polled: over it, the
-    /// connection is aborted whose waiting bytes have the largest sum of waiting times.
+    /// Keeps the response bytes that wait for clients within their budget while polled: over it, aborts the connection of `Slots::most_waiting`.
     pub async fn keep_send_budget(&self) {
         loop {
             self.send_budget.exceeded().await;

@@ -1,5 +1,4 @@
-//! Histograms of times with buckets on a logarithmic scale, each at most 1/16 wider than the one before, so that a percentile is exact to
-//! 6.25 %.
+//! Histograms of times with logarithmic buckets, each at most 1/16 wider than the one before, so that a percentile is exact to 6.25 %.
 //!
 //! ```text
 //! microseconds   0 1 2 … 15 │ 16 17 … 31 │ 32 34 … 62 │ 64 68 … 124 │ …
@@ -145,8 +144,7 @@ impl Times {
         times
     }
 
-    /// The cases in classes of times that double, as bars: from the class of the least time to that of the greatest. Each with the time that
-    /// it stays below, in seconds.
+    /// The cases in classes of times that double, as bars, from the least time to the greatest. Each with the time, in seconds, that it stays below.
     #[must_use]
     pub fn doublings(&self) -> Vec<Bucket> {
         let class = |bucket: &Bucket| bucket.bucket / STEPS;

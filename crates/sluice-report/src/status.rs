@@ -36,8 +36,7 @@ pub struct CertificateStatus {
 }
 
 impl CertificateStatus {
-    /// From this time before its end on, a certificate is a warning: a renewal program that works has renewed it by then (that of Let's Encrypt
-    /// after 60 of 90 days).
+    /// From this time before its end on, a certificate is a warning: a working renewal program has renewed it by then (Let's Encrypt's after 60 of 90 days).
     pub const WARNED_SECONDS: u64 = 21 * DAY;
 
     /// Whether it expires so soon that somebody should look, or has expired.

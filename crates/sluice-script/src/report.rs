@@ -45,8 +45,7 @@ impl Resources {
         processes.map(|process| (process.user, process.probe.clone())).collect()
     }
 
-    /// Retires the processes of the script with this file, of the engine that runs it, or of the engine with this name: idle ones end now, busy ones
-    /// after their exchange.
+    /// Retires the processes of the script with this file, of its engine, or of the engine with this name: idle ones now, busy ones after their exchange.
     #[must_use]
     pub fn retire(&self, name: &Path) -> Retired {
         let script = ScriptId::of(name);

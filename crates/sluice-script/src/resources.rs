@@ -59,8 +59,7 @@ impl Resources {
         }))
     }
 
-    /// Checks the directory for stored request bodies that the settings name. That for temporary files is not checked: a server
-    /// without large uploads does not need it.
+    /// Checks the named directory for stored request bodies; not that for temporary files, which a server without large uploads does not need.
     ///
     /// # Errors
     /// No file can be created there.

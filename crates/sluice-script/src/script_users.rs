@@ -1,5 +1,4 @@
-//! The users that scripts may have, and the programs of the routes with their limits, as the launcher takes them: every form that a server process may
-//! give to the start of one.
+//! The users of scripts, and the programs of the routes with their limits, for the launcher: every form that a server process may give to a start.
 //!
 //! Programs that are searched, such as engines and interpreters, may be installed later, so each place in which they would be found counts.
 

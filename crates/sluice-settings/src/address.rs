@@ -1,6 +1,4 @@
 //! Addresses in settings: where to listen, and lists of peers, such as trusted proxies.
-//!
-//! Plain values, parsed and shown.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

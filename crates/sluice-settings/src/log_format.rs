@@ -1,6 +1,4 @@
-//! The format of a line of the access log: the administrator's text, parsed once into a list of items.
-//!
-//! Below: the parser of the notation of Apache's mod_log_config (`parser`).
+//! The format of a line of the access log: text in the notation of Apache's mod_log_config, parsed once into a list of items.
 
 mod parser;
 
@@ -24,7 +22,6 @@ const NAMED: [(&str, &str); 3] = [
     ),
 ];
 
-/// The name of the format whose lines are JSON objects.
 const JSON: &str = "json";
 
 /// The format of a line of the access log.
@@ -118,7 +115,6 @@ pub enum Item {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusFilter {
     statuses: Vec<u16>,
-    /// The item is written for all statuses except these.
     is_negated: bool,
 }
 

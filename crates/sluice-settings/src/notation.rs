@@ -1,5 +1,4 @@
-//! The notation of durations (`10s`), sizes (`4MiB`) and addresses (`:8080`), and of the system's errors, for the configuration, the command line
-//! and messages.
+//! The notation of durations (`10s`), sizes (`4MiB`), addresses (`:8080`) and system errors, for the configuration, the command line and messages.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,11 +11,8 @@ use crate::address::{UNIX, UNIX_PATH_BYTES_MAX};
 /// The longest duration that is accepted, so that the sum of a clock and a duration never overflows.
 pub const LONGEST: Duration = Duration::from_secs(3650 * 86_400);
 
-/// The message about a text that is not a duration.
 const DURATION_FORM: &str = r#"a duration is written as a number and a unit: "10s", "5m", "2h""#;
-/// The message about a text that is not a size.
 const SIZE_FORM: &str = r#"a size is written in bytes or with a unit: 65536, "512k", "4MiB""#;
-/// The message about a text that is not an address.
 const ADDRESS_FORM: &str = r#"an address is written "8080", ":8080", "0.0.0.0:8080", "[::]:8080", "localhost:8080" or "unix:/run/sluice.sock""#;
 
 /// Units of durations in milliseconds, largest first.

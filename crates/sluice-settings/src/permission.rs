@@ -41,8 +41,7 @@ pub enum Use {
 /// Whether the advice about files that this user may not use is to run the program as root.
 static LEAVES_TO_ROOT: AtomicBool = AtomicBool::new(false);
 
-/// From now on, the advice about a file of others that the user of this process may not use is to run the program as root: for a check by a user who
-/// is not that of the server.
+/// Makes the advice about a file of others: run the program as root. For a check by a user who is not that of the server.
 pub fn leave_to_root() {
     // Relaxed: set before anything is checked.
     LEAVES_TO_ROOT.store(!rustix::process::geteuid().is_root(), Ordering::Relaxed);
@@ -55,7 +54,6 @@ pub struct Denial {
     wanted: Use,
     mode: u32,
     owner: (u32, u32),
-    /// The permission bits that count for the user.
     class: Class,
     subject: Subject,
 }
@@ -191,8 +189,7 @@ impl Class {
     }
 }
 
-/// Why a user may not use a path, by the first directory on the way, or the file, that refuses. `None` if nothing refuses, or the path does not
-/// exist.
+/// Why a user may not use a path: the first directory on the way, or the file, that refuses. `None` if nothing refuses, or the path does not exist.
 #[must_use]
 pub fn denial(path: &Path, wanted: Use, subject: &Subject) -> Option<Denial> {
     let (asked, subject) = (path.to_owned(), subject.clone());
@@ -235,8 +232,7 @@ pub fn explained(path: &Path, wanted: Use, error: io::Error) -> io::Error {
     denial.map_or(error, |denial| io::Error::new(io::ErrorKind::PermissionDenied, denial))
 }
 
-/// The error of making or changing a file, with what helps if its file system is read-only for this process, as that of most directories is under a unit of systemd
-/// with `ProtectSystem=`.
+/// The error of making or changing a file, with the remedy if its file system is read-only here, as most are in a systemd unit with `ProtectSystem=`.
 #[must_use]
 pub fn read_only_explained(directory: &Path, error: io::Error) -> io::Error {
     if error.kind() != io::ErrorKind::ReadOnlyFilesystem {

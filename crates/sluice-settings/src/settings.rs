@@ -1,9 +1,6 @@
 //! The settings of a server: plain data that the program makes from its configuration and arguments.
 //!
-//! Below, by subject: addresses and TLS (`listen`), proxies and names of clients (`client`), sites (`site`), routes
-//! (`route`), directories of files (`directory`), scripts (`script`), access logs (`log`). Nothing here opens, binds or
-//! checks anything; `sluice_server::dispatch` and `sluice_net::listener` do, and their messages name the `origin` of a
-//! setting.
+//! Nothing here opens, binds or checks anything; `sluice_server::dispatch` and `sluice_net::listener` do, and their messages name a setting's `origin`.
 
 mod client;
 mod directory;

@@ -67,9 +67,8 @@ impl SiteNames {
         SiteNames { sites: names.collect() }
     }
 
-    /// The number of the site for a host, and how it was chosen. `listener` is the number of the address; without one, that of
-    /// a question that names no address, sites of every address are chosen. `None` if no site names the host, and none is
-    /// served on the address.
+    /// The number of the site for a host, and how it was chosen. `listener` is the number of the address; without one, sites of every address are
+    /// chosen. `None` if no site names the host, and none is served on the address.
     #[must_use]
     pub fn choose(&self, host: &str, listener: Option<usize>) -> Option<(usize, HostMatch)> {
         let is_here = |site: &Names| listener.is_none_or(|listener| site.is_on(listener));

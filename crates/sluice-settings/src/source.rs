@@ -126,8 +126,7 @@ impl Source {
         self.1.is_some()
     }
 
-    /// Notes the fault of `what`, a file with the place that names it, if the source is for a start. `line` says what the server does meanwhile.
-    /// Returns whether the fault is tolerated.
+    /// Notes the fault of `what`, a file with the place that names it, if a start tolerates it, and returns that. `line`: what the server does meanwhile.
     pub fn tolerate(&self, what: &str, line: impl FnOnce() -> String) -> bool {
         let Some(tolerated) = &self.1 else { return false };
         tolerated.lock().insert(what.to_owned(), line());

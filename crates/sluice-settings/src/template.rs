@@ -10,8 +10,7 @@ use serde::Serialize;
 /// Largest text of a template, bytes: it is kept in memory, and pages for people are shorter.
 pub const TEMPLATE_BYTES_MAX: usize = 256 << 10;
 
-/// Most steps of rendering, roughly one for each tag and value: some hundred for each line of the longest listing. Beyond it
-/// rendering fails, so that a template cannot loop forever.
+/// Most steps of rendering, about one for each tag and value: some hundred per line of the longest listing. More fail, so that no template loops forever.
 const STEPS_MAX: u64 = 5_000_000;
 
 /// The template's name within its environment. Because of its suffix all values are escaped for HTML.

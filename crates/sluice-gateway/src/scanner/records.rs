@@ -32,8 +32,7 @@ impl Scanner {
             return Some(Step::Emit(Output::Bytes(masked.into())));
         }
         let step = self.leave_body(mark);
-        // Only after an end sentinel: after a close sentinel, a record of one newline may be the empty line that ends a
-        // head.
+        // Only after an end sentinel: after a close sentinel, a record of one newline may be the empty line that ends a head.
         self.skips_newline = mark == Mark::End && record.len() == SENTINEL_BYTES;
         Some(step)
     }

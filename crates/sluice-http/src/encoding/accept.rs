@@ -46,11 +46,9 @@ impl Accepted {
         }
     }
 
-    /// Ranks those of `offered` that the client accepts and prefers at least as much as `identity`; of equals the earlier
-    /// is first.
+    /// Ranks those of `offered` that the client accepts and prefers at least as much as `identity`; of equals the earlier is first.
     ///
-    /// If there are none, the response has no coding, even for a client that refuses that too (`identity;q=0`): it may be
-    /// able to read it, and 406 would help it less (RFC 9110 §12.4.1, §15.5.7).
+    /// If there are none, there is no coding, even with `identity;q=0`: the client may read it anyway, and 406 helps it less (RFC 9110 §12.4.1, §15.5.7).
     pub fn rank(&self, offered: &[Encoding]) -> Ranked {
         // A client that names a coding and not `identity` wants the coding, whatever its quality value.
         let least = self.identity.or(self.others).unwrap_or(0);

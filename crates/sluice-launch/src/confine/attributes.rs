@@ -60,8 +60,7 @@ static PROGRAM: Filter = Filter(libc::sock_fprog {
     filter: (&raw const FILTER).cast_mut().cast(),
 });
 
-/// Refuses the calling process, and all that it starts, every change of a file's attributes. It must have `no_new_privs`. Called in the
-/// child: one system call, nothing else.
+/// Refuses the calling process, and all that it starts, every change of a file's attributes. It must have `no_new_privs`. In the child: one system call.
 pub(crate) fn forbid() -> Result<(), i32> {
     apply(&PROGRAM)
 }

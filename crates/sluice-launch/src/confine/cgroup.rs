@@ -231,8 +231,7 @@ impl ScriptCgroup {
         CString::new(path.as_os_str().as_bytes()).ok()
     }
 
-    /// Whether it has processes that have not exited; one read. Does not block. If it has none after the exit of the process that was
-    /// created in it, it gets no others.
+    /// Whether it has processes that have not exited; one read. Does not block. Without any after the exit of the process created in it, it gets no others.
     #[must_use]
     pub fn has_processes(&self) -> bool {
         let has_processes = self.leaf.as_ref().is_some_and(Leaf::has_processes);
@@ -331,8 +330,7 @@ impl NoCgroups {
     }
 }
 
-/// Why these limits cannot be applied by this process, as far as that is known without changing anything; `None` if nothing is known to
-/// be missing.
+/// Why this process cannot apply these limits, as far as that is known without changing anything; `None` if nothing is known to be missing.
 #[must_use]
 pub fn cgroup_problem(limits: &CgroupLimits) -> Option<NoCgroups> {
     let base = match base() {

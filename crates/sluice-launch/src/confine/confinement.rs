@@ -23,8 +23,7 @@ pub struct Confinement {
     pub umask: Option<u32>,
     /// Whether the process has a directory for temporary files of its own ([`crate::TemporaryDirectories`]).
     pub has_private_tmp: bool,
-    /// Whether that directory also takes the place of `/tmp` and `/var/tmp`, where the server may mount. Not if the program itself
-    /// is there.
+    /// Whether it also takes the place of `/tmp` and `/var/tmp`, where the server may mount. Not if the program itself is there.
     pub covers_tmp: bool,
     /// The directory that becomes the root of the process (chroot(2)). The paths of the program are those below it.
     pub chroot: Option<CString>,

@@ -1,13 +1,11 @@
 //! The files that a script process may use: Landlock rules (landlock(7)).
 //!
-//! The parent prepares the paths and rights; the child opens each path and adds its rule, so that they mean what they mean for
-//! the script: below its root, with its temporary directory. A path that does not exist, or that the server may not reach, gets
-//! no rule: the script can use less then, never more.
+//! The parent prepares the paths and rights; the child opens each path and adds its rule, so that they mean what they mean for the script: below its
+//! root, with its temporary directory. A path that does not exist, or is out of the server's reach, gets no rule: then the script can use less.
 //!
-//! Beside the configured paths a script may read and execute what interpreters and shared libraries need (`BASE`), and use
-//! harmless devices. It has no access to `/tmp`, `/home`, `/root`, `/srv`, `/var`, `/run`, and to `/etc` but for the files
-//! that the C library, TLS libraries and interpreters read. From version 6 on, Landlock also keeps it from signalling
-//! processes that it has not started, such as the server.
+//! Beside the configured paths a script may read and execute what interpreters and shared libraries need (`BASE`), and use harmless devices. It has no
+//! access to `/tmp`, `/home`, `/root`, `/srv`, `/var`, `/run`, and of `/etc` only to the files that the C library, TLS libraries and interpreters read.
+//! From version 6 on, Landlock also keeps it from signalling processes that it has not started, such as the server.
 
 use std::ffi::{CStr, CString, c_int, c_long};
 use std::fs;
@@ -198,8 +196,7 @@ impl PreparedRules<'_> {
     }
 }
 
-/// Applies a ruleset to the calling process and all that it starts, and closes it. The process must have `no_new_privs`.
-/// Called in the child: two system calls, nothing else.
+/// Applies a ruleset to the calling process and all that it starts, and closes it. It must have `no_new_privs`. In the child: two system calls.
 pub(crate) fn restrict(ruleset: c_int) -> Result<(), i32> {
     const FLAGS: c_int = 0;
     // SAFETY: takes numbers only.

@@ -22,8 +22,7 @@ pub struct ProcessLimits {
     pub open_files_max: Option<u64>,
     /// Processes and threads of the process's *user* (RLIMIT_NPROC); root is exempt.
     pub processes_max: Option<u64>,
-    /// Bytes in the largest file that it may write (RLIMIT_FSIZE). `write` to the memory buffer counts, stores to its
-    /// mapping do not.
+    /// Bytes in the largest file that it may write (RLIMIT_FSIZE). `write` to the memory buffer counts, stores to its mapping do not.
     pub file_bytes_max: Option<u64>,
     /// Bytes in a core dump (RLIMIT_CORE); 0: no core dumps.
     pub core_bytes_max: Option<u64>,
@@ -72,8 +71,7 @@ impl ProcessLimits {
     }
 }
 
-/// The processor time that a process has used with all its threads, as RLIMIT_CPU counts it. One system call. `None` if there is no such
-/// process.
+/// The processor time that a process has used with all its threads, as RLIMIT_CPU counts it. One system call. `None`: no such process.
 #[must_use]
 pub fn processor_time(pid: i32) -> Option<Duration> {
     // The clock of a process (clock_getcpuclockid(3)); the lowest bits are 0 for time in user and kernel mode (CPUCLOCK_PROF).
@@ -89,8 +87,7 @@ pub fn processor_time(pid: i32) -> Option<Duration> {
 
 impl Limit {
     fn new(resource: Resource, bound: u64) -> Limit {
-        // At the soft limit of processor time the kernel sends SIGXCPU, at the hard limit SIGKILL (setrlimit(2)). The
-        // second between them lets a program log what it was doing.
+        // At the soft limit of processor time the kernel sends SIGXCPU, a second later, at the hard limit, SIGKILL (setrlimit(2)): time to log what it does.
         let grace = u64::from(resource == Resource::Cpu);
         Limit {
             resource,

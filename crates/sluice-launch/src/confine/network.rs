@@ -1,10 +1,9 @@
 //! A script without a network: a filter of system calls (seccomp(2)) that lets a process create local sockets only.
 //!
-//! The filter refuses socket(2) and socketpair(2) of every family but AF_UNIX with EAFNOSUPPORT, as a kernel without that
-//! family would. io_uring can create sockets without these calls, so it is refused too (ENOSYS, and programs do without).
-//! So are the calls that take a socket out of another process or make it act (pidfd_getfd(2), ptrace(2), process_vm_writev(2): EPERM).
-//! Programs of another architecture (32 bits) have other numbers for the same calls and are ended with SIGSYS. A filter, not a
-//! network namespace, because it works for every user, and because creating and removing a namespace costs milliseconds.
+//! The filter refuses socket(2) and socketpair(2) of every family but AF_UNIX with EAFNOSUPPORT, as a kernel without that family would. io_uring can create
+//! sockets without these calls, so it is refused too (ENOSYS, and programs do without). So are the calls that take a socket out of another process or make
+//! it act (pidfd_getfd(2), ptrace(2), process_vm_writev(2): EPERM). Programs of another architecture (32 bits) have other numbers for the same calls and are
+//! ended with SIGSYS. A filter, not a network namespace, because it works for every user, and because creating and removing a namespace costs milliseconds.
 //!
 //! The filter is a constant, so the child has nothing to build.
 
@@ -74,14 +73,12 @@ static PROGRAM: Filter = Filter(libc::sock_fprog {
     filter: (&raw const FILTER).cast_mut().cast(),
 });
 
-/// Refuses the calling process, and all that it starts, every socket but local ones. It must have `no_new_privs`. Called in
-/// the child: one system call, nothing else.
+/// Refuses the calling process, and all that it starts, every socket but local ones. It must have `no_new_privs`. In the child: one system call.
 pub(crate) fn forbid() -> Result<(), i32> {
     apply(&PROGRAM)
 }
 
-/// Applies a filter to the calling process and all that it starts. It must have `no_new_privs`. Called in the child: one system call,
-/// nothing else.
+/// Applies a filter to the calling process and all that it starts. It must have `no_new_privs`. In the child: one system call.
 pub(crate) fn apply(filter: &Filter) -> Result<(), i32> {
     if ARCHITECTURE.is_none() {
         return Err(libc::EOPNOTSUPP);

@@ -16,8 +16,7 @@ pub(crate) struct PrivateTmp<'a> {
 }
 
 impl PrivateTmp<'_> {
-    /// Creates the namespace and mounts the directory. Called in the child, which shares no namespace of mounts afterwards:
-    /// system calls, nothing else.
+    /// Creates the namespace and mounts the directory. In the child, which then shares no namespace of mounts: system calls, nothing else.
     pub(crate) fn mount(&self) -> Result<(), i32> {
         // SAFETY: takes numbers only.
         checked(unsafe { libc::syscall(libc::SYS_unshare, libc::CLONE_NEWNS) })?;
@@ -46,8 +45,7 @@ fn mount(source: Option<&CStr>, target: &CStr, flags: libc::c_ulong) -> Result<(
     checked(unsafe { libc::syscall(libc::SYS_mount, source, target.as_ptr(), NOTHING, flags, NOTHING) }).map(drop)
 }
 
-/// Makes a directory the root of the calling process, and its working directory. Called in the child: two system calls,
-/// nothing else.
+/// Makes a directory the root of the calling process, and its working directory. In the child: two system calls.
 pub(crate) fn change_root(directory: &CStr) -> Result<(), i32> {
     // SAFETY: the path is NUL-terminated. Root and working directory are the child's own (no CLONE_FS).
     checked(unsafe { libc::syscall(libc::SYS_chroot, directory.as_ptr()) })?;

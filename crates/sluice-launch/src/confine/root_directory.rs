@@ -1,5 +1,4 @@
-//! Whether root can make and change files in a directory without being led elsewhere: another user who can change the directory, or one above
-//! it, could put a link in the way.
+//! Whether root can make and change files in a directory without being led elsewhere by a link that another user puts there, or in a directory above.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -74,8 +74,7 @@ const REFUSED: [libc::c_long; 52] = [
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 const REFUSED: [libc::c_long; 0] = [];
 
-/// Refuses every thread of this process, and all that it starts, the calls that a server does not need. It cannot be undone; set-user-ID
-/// programs have no effect from then on.
+/// Refuses every thread of this process, and all that it starts, the calls that a server does not need, for good. Set-user-ID programs have no effect then.
 ///
 /// # Errors
 /// This kernel has no such filters, or the architecture is not known: the process can run without.

@@ -1,7 +1,6 @@
 //! Whether a program has the limits of its route: a comparison of what a server process says with what the plan of the launcher has.
 //!
-//! A limit that is lower than that of the route passes. Pure functions; each returns the key of the configuration that names the first
-//! limit that is missing or weaker.
+//! A limit that is lower than that of the route passes. Each function returns the configuration key of the first limit that is missing or weaker.
 
 use crate::confine::cgroup_limits::CgroupLimits;
 use crate::confine::confinement::{Confinement, IoPriority, UMASK};

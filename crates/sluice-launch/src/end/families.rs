@@ -37,8 +37,7 @@ pub(crate) fn families() -> MutexGuard<'static, Families> {
 }
 
 impl Families {
-    /// A script runs from now on. `began` is the time before its process was created: verdicts since then are forgotten, because what was found to
-    /// belong to nobody may belong to this script.
+    /// A script runs from now on. `began` is before its process was created: verdicts since then are forgotten: they may be about its orphans.
     pub(crate) fn begin(&mut self, leader: i32, mark: &Arc<str>, began: Instant) {
         if self.last.is_some_and(|last| last >= began) {
             self.verdicts

@@ -1,8 +1,7 @@
 //! The users of orphans: an orphan of another user than a script's is not one that the script has started.
 //!
-//! The kernel keeps readers of a process's environment waiting while that process is in execve(2), and this lasts as long as a file that is closed on
-//! exec wishes, in a file system that does not answer. So at the end of a script the launcher reads nothing about the orphans of other users but whose
-//! they are.
+//! The kernel keeps readers of a process's environment waiting while that process is in execve(2), and this lasts as long as a file that is closed on exec
+//! wishes, in a file system that does not answer. So at the end of a script the launcher reads nothing about the orphans of other users but whose they are.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -34,8 +33,7 @@ pub(crate) fn forget(orphan: i32) {
     known().remove(&orphan);
 }
 
-/// The user of a script and of all that it starts, if they cannot get another one: root has changed to that user, and no program gives more rights
-/// (PR_SET_NO_NEW_PRIVS, prctl(2)).
+/// The user of a script and of all that it starts, if it lasts: root has changed to it, and no program gives more rights (PR_SET_NO_NEW_PRIVS, prctl(2)).
 fn lasting_user(leader: i32) -> Option<u32> {
     (own_uid() == 0)
         .then(|| uid_of(leader))

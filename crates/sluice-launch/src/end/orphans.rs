@@ -1,9 +1,8 @@
 //! Orphans: processes that scripts have started and whose parent has ended.
 //!
-//! The server is a child subreaper (PR_SET_CHILD_SUBREAPER, prctl(2)), so orphans become children of its main thread
-//! instead of init's. Script processes themselves are children of launcher threads. So the list of the main thread's
-//! children (`/proc/PID/task/PID/children`) holds orphans only, and an empty list says that no process is left of any
-//! script that has ended. That costs one read, where searching all processes would cost one for each.
+//! The server is a child subreaper (PR_SET_CHILD_SUBREAPER, prctl(2)), so orphans become children of its main thread instead of init's. Script
+//! processes are children of launcher threads. So the list of the main thread's children (`/proc/PID/task/PID/children`) holds orphans only, and an
+//! empty list says that no process is left of any script that has ended: one read, instead of a search of all processes for each.
 //!
 //! Without the list (a kernel without CONFIG_PROC_CHILDREN) the server is no subreaper, and orphans are init's.
 
@@ -47,9 +46,7 @@ pub(crate) fn become_subreaper() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a script that has ended may have left processes behind; one read. Does not block.
-///
-/// True if that cannot be known.
+/// Whether a script that has ended may have left processes behind; true if that cannot be known. One read. Does not block.
 pub fn has_orphans() -> bool {
     let Some(children) = CHILDREN.get() else { return true };
     children.read_at(&mut [0], 0).map_or(true, |bytes| bytes > 0)
@@ -60,8 +57,7 @@ pub(crate) fn are_listed() -> bool {
     CHILDREN.get().is_some()
 }
 
-/// Reaps the orphans that have exited, unless another thread does so at this moment. Does not block. Called once a second, because an orphan may exit
-/// at any time.
+/// Reaps the orphans that have exited, unless another thread does so now. Does not block. Called once a second, because an orphan may exit at any time.
 pub fn reap_orphans() {
     if let Some(children) = CHILDREN.get()
         && let Ok(_reaping) = REAPING.try_lock()

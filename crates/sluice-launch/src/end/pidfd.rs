@@ -1,7 +1,6 @@
 //! Detecting, reaping and forcing the end of a process.
 //!
-//! A pidfd becomes readable when its process has exited: an event loop waits for that, then calls [`reap`]. The public
-//! functions never block.
+//! A pidfd becomes readable when its process has exited: an event loop waits for that, then calls [`reap`]. The public functions never block.
 
 use std::fmt;
 use std::io;
@@ -82,11 +81,10 @@ pub(crate) fn await_exit(pidfd: BorrowedFd<'_>, until: Option<Instant>) -> io::R
 
 /// Sends a signal to every process of the group that `pid` leads (`Started::pid`): the script and its own children.
 ///
-/// The order matters: signal the group *before* the leader is reaped, then [`reap`]. While the leader runs or is an
-/// unreaped zombie, the kernel does not reuse its number, neither for a process nor for a group, so the signal can
-/// reach only this script. Once the leader is reaped and the group is empty, the number may belong to an unrelated
-/// process. So at the end of every script process, even one that exited by itself (its children may still run): wait
-/// until the pidfd is readable, `kill_group(pid, Signal::Kill)`, `reap(pidfd)`.
+/// The order matters: signal the group *before* the leader is reaped, then [`reap`]. While the leader runs or is an unreaped zombie, the kernel does
+/// not reuse its number, neither for a process nor for a group, so the signal can reach only this script. Once the leader is reaped and the group is
+/// empty, the number may belong to an unrelated process. So at the end of every script process, even one that exited by itself (its children may still
+/// run): wait until the pidfd is readable, `kill_group(pid, Signal::Kill)`, `reap(pidfd)`.
 ///
 /// A process that has left the group is not reached: [`crate::ScriptCgroup::end`] reaches it, and [`crate::end_session`] finds it.
 ///
@@ -210,8 +208,7 @@ impl Signal {
 }
 
 impl Exit {
-    /// The name of the signal that has ended it, such as `SIGKILL`. `None` if it has exited, and for signals that end no programs in
-    /// practice.
+    /// The name of the signal that has ended it, such as `SIGKILL`. `None` if it has exited, and for signals that end no programs in practice.
     #[must_use]
     pub fn signal_name(self) -> Option<&'static str> {
         match self {

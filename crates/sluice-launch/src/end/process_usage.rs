@@ -46,8 +46,7 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
     Some(kilobytes << 10)
 }
 
-/// The processor time of a process and of its children that were waited for, of /proc/PID/stat. Its name, in parentheses, may contain
-/// anything.
+/// The processor time of a process and of its children that were waited for, of /proc/PID/stat, where the name in parentheses may contain anything.
 fn processor_ms(text: &str) -> Option<u64> {
     // utime, stime, cutime and cstime are fields 14 to 17; the name is field 2.
     let fields = text.rsplit_once(')')?.1.split_whitespace().skip(11).take(4);

@@ -1,5 +1,4 @@
-//! Removing a directory with all that is in it, whatever a script has made of it: thousands of directories in each other, directories
-//! without permissions, or a process that writes there meanwhile.
+//! Removing a directory with all that is in it, whatever a script makes of it: nested thousands deep, without permissions, or written to meanwhile.
 //!
 //! Each directory is emptied where it is, except that its own directories are moved to the top first. So four descriptors and no
 //! recursion are enough however deep it is, and nothing depends on `..`, which another process could make lead elsewhere. Directories are named by
@@ -19,8 +18,7 @@ const OWNER_ALL: u32 = 0o700;
 /// Names that are tried for a directory at the top: a script may have taken them.
 const ATTEMPTS: u64 = 1000;
 
-/// Removes a directory with all that is in it. Gives up after a time, or as soon as nothing more can be removed.
-/// Fails with the first reason why something is left.
+/// Removes a directory with all that is in it. Gives up after a time, or when nothing more can be removed: fails with the first reason.
 pub(crate) fn remove(path: &Path, timeout: Duration) -> io::Result<()> {
     let top = match Directory::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -1,5 +1,4 @@
-//! A sign by which the descendants of a script process are known, although they have a session of their own, another cgroup and another
-//! environment, or do not let themselves be read.
+//! A sign by which the descendants of a script process are known, even with another session, cgroup and environment, or if they cannot be read.
 //!
 //! It is the soft limit of resident memory (RLIMIT_RSS, setrlimit(2)): children inherit it, exec keeps it, everybody may read it
 //! (`/proc/PID/limits`), and Linux applies it to nothing. Its value is larger than any memory and has the numbers of the server and of the script

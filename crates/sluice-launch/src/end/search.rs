@@ -37,8 +37,7 @@ impl Family {
     /// Opens a process of it. `None` if it has gone.
     fn open(&self, pid: i32) -> Option<OwnedFd> {
         let pidfd = pidfd::open(pid).ok()?;
-        // The number may have passed to another process before it was opened. If it passes on later, the pidfd still refers to
-        // the earlier process, which has exited then.
+        // The number may have passed on before it was opened. If it passes on later, the pidfd still refers to the earlier process, which has exited then.
         self.has(pid, Stat::read(pid)?).then_some(pidfd)
     }
 }

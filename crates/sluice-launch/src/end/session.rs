@@ -1,10 +1,9 @@
 //! The processes of a script's session: ending those that it leaves behind, and whether it has any.
 //!
-//! A script process leads a session (setsid(2)) and cannot leave it. Its descendants may leave its process group
-//! (timeout(1), `set -m` of a shell), but not its session, unless they start one of their own, as daemons do; those are known by
-//! a mark in their environment, and by one of their limits (`rlimit_mark`) if they have cleared it or do not let it be read. A session's
-//! number is that of its leader. The kernel does not reuse a number while its process is an unreaped zombie, nor while a
-//! session of that number has a member. So the processes of a session are killed while its leader is a zombie.
+//! A script process leads a session (setsid(2)) and cannot leave it. Its descendants may leave its process group (timeout(1), `set -m` of a shell), but
+//! not its session, unless they start one of their own, as daemons do; those are known by a mark in their environment, and by one of their limits
+//! (`rlimit_mark`) if they have cleared it or do not let it be read. A session's number is that of its leader. The kernel does not reuse a number while
+//! its process is an unreaped zombie, nor while a session of that number has a member. So its processes are killed while its leader is a zombie.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -23,12 +22,10 @@ use crate::end::pidfd::{Signal, await_exit, kill, open};
 use crate::end::search::{Family, Member, Pass};
 use crate::end::{orphan_user, orphans};
 
-/// The time after which the end of a session is given up: SIGKILL takes effect at once, except for a process that waits
-/// for a disk.
+/// The time after which the end of a session is given up: SIGKILL takes effect at once, except for a process that waits for a disk.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The time after which an empty search is accepted although other processes exited during it: on a busy machine processes of
-/// other scripts do so all the time.
+/// The time after which an empty search is accepted although processes exited during it, as those of other scripts always do on a busy machine.
 const SEARCH_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// How long a round waits for the processes that it has killed. Others may have been started meanwhile.
@@ -135,8 +132,7 @@ pub enum Company {
     Alone,
     /// A process of its session that has not exited can, or one that holds its standard output open, such as a daemon that it started.
     Helped,
-    /// The answer is unknown for now: the kernel does not say, another search was under way, or there are too many processes. The caller treats
-    /// it as `Helped`, and asks again.
+    /// Unknown for now: the kernel does not say, another search is under way, or there are too many processes. Treated as `Helped`, and asked again.
     Unknown,
 }
 

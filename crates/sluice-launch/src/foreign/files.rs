@@ -18,8 +18,7 @@ use crate::foreign::deadline;
 /// Links to the open files of this process (proc(5)).
 pub const OWN_DESCRIPTORS: &str = "/proc/self/fd";
 
-/// The directory of the descriptors of this process, open because others may hold the directories above it, but not this one. `None` if it
-/// cannot be opened.
+/// The directory of this process's descriptors, open because others may hold the directories above it, but not this one. `None` if it cannot be opened.
 pub fn own_descriptors() -> Option<BorrowedFd<'static>> {
     static OWN: LazyLock<Option<(Pid, OwnedFd)>> = LazyLock::new(|| {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -13,8 +13,7 @@ use rustix::net::{Shutdown, SocketType, shutdown};
 
 use crate::foreign::elsewhere::{close_elsewhere, close_foreign, do_elsewhere};
 
-/// Room for control messages: 253 descriptors (SCM_MAX_FD, 1032 bytes with their header), credentials (32), a pidfd (24), and the sender's
-/// security context, which has some hundred bytes.
+/// Room for 253 descriptors (SCM_MAX_FD, 1032 bytes with their header), credentials (32), a pidfd (24), and a security context of some hundred bytes.
 const CONTROL_BYTES: usize = 2048;
 
 /// SCM_PIDFD: a descriptor of the sender, if the socket has SO_PASSPIDFD.
@@ -150,8 +149,7 @@ fn read_control(header: &libc::msghdr) -> (Vec<OwnedFd>, bool) {
     (descriptors, has_credentials)
 }
 
-/// Closes a socket whose other end is a process of `user`, on another thread, with the descriptors in its queue. The other side can send
-/// nothing more from now on, and gets an error if it tries.
+/// Closes a socket whose other end is a process of `user`, with the descriptors in its queue, on another thread. The other side can send nothing more.
 pub fn close_socket_elsewhere(user: u32, socket: OwnedFd) {
     // What cannot be shut down has no queue, or its peer is gone.
     let _ = shutdown(&socket, Shutdown::Read);

@@ -13,8 +13,7 @@ const PASSRIGHTS: Option<libc::c_int> = None;
 pub enum Passing {
     /// The kernel refuses them: the sender gets EPERM, and plain read(2) and close(2) of the socket are safe.
     Refused,
-    /// They can arrive, because the kernel is older than Linux 6.16: the socket is read by [`crate::receive`], and closed by
-    /// [`crate::close_socket_elsewhere`].
+    /// They can arrive, because the kernel is older than Linux 6.16: use [`crate::receive`] and [`crate::close_socket_elsewhere`].
     Possible,
 }
 

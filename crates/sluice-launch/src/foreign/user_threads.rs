@@ -70,8 +70,7 @@ impl UserThreads {
         }))
     }
 
-    /// Does something. Never waits.
-    /// Gives the operation back if too many of this share wait, or all its threads have waited in vain. Dropping it may wait.
+    /// Does something. Never waits. Gives the operation back if too many of this share wait, or all its threads have waited in vain. Dropping it may wait.
     pub(crate) fn begin(&self, share: u64, operation: Operation) -> Result<(), Operation> {
         let bounds = self.0.bounds;
         let mut state = self.0.lock();
@@ -104,8 +103,7 @@ impl UserThreads {
         }
     }
 
-    /// Notes that somebody has waited in vain for an operation of a share. While all its threads are occupied, others are refused at once, until one
-    /// of them ends.
+    /// Notes that somebody has waited in vain for a share. While all its threads are occupied, others are refused at once, until one of them ends.
     pub(crate) fn note_silence(&self, share: u64) {
         if let Some(held) = self.0.lock().shares.get_mut(&share) {
             held.is_silent = true;

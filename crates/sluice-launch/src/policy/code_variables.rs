@@ -97,8 +97,7 @@ const SECOND_BYTES: [u32; 256] = {
     seconds
 };
 
-/// Removes from an environment the variables that name code, except these entries `NAME=value`. Those that every program has stay unless it runs as
-/// the owner of a file.
+/// Removes from an environment the variables that name code, except these entries `NAME=value` and, unless it runs as the owner of a file, `USUAL`.
 pub(crate) fn remove_code_variables(environment: &mut Vec<u8>, permitted: &[Vec<u8>], is_owner: bool) {
     let is_kept = |entry: &[u8]| {
         let is_usual = || !is_owner && USUAL.iter().any(|usual| usual.as_bytes() == name_of(entry));

@@ -1,7 +1,6 @@
 //! Whose starts count together, so that those of one user leave threads of the launcher for the others.
 //!
-//! A share is known before the start begins, without opening any file: the owner of a file is found by opening directories, which may hang as
-//! every other step may.
+//! A share is known before the start, without opening any file: the owner is found by opening directories, which may hang as every other step may.
 
 use std::ffi::CString;
 use std::fmt;

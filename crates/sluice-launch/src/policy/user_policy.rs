@@ -136,8 +136,7 @@ impl ScriptUsers {
         decided.map_err(|check| Refusal(check.text(wished.run_as)))
     }
 
-    /// Checks what does not depend on any file: a route has such a program, with such limits. Returns the variables that the program may have
-    /// although they name code: those of all routes that have it.
+    /// Checks what depends on no file: a route has such a program, with such limits. Returns the variables that may name code: those of all these routes.
     fn permitted(&self, wished: &WishedProgram<'_>) -> Result<Vec<Vec<u8>>, FailedCheck> {
         let mut failed = FailedCheck::NoRoute;
         let mut variables = None;

@@ -7,10 +7,9 @@
 //! which takes no lock, says whether the script has read everything. A process that is kept also has a socket for requests, descriptor 5, which its library may choose in place of
 //! CGIPLUSIN.
 //!
-//! Every descriptor is close-on-exec from its creation, so that a process started at the same moment by another thread
-//! does not inherit it; only the child's duplicates, numbered 0 to 5, survive the exec (`reserved_fds`, `child`). All
-//! of them are owned, so an error half-way closes what was created. The server's ends are non-blocking, the script's
-//! are blocking.
+//! Every descriptor is close-on-exec from its creation, so that a process started at the same moment by another thread does not inherit it; only the
+//! child's duplicates, numbered 0 to 5, survive the exec (`reserved_fds`, `child`). All of them are owned, so an error half-way closes what was
+//! created. The server's ends are non-blocking, the script's are blocking.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -25,8 +24,7 @@ use crate::foreign::refuse::refuse_descriptors;
 use crate::start::program::{Mailbox, Stdin};
 use crate::users::credentials::Credentials;
 
-/// Bytes of a socket's send buffer that a record cannot use: `unix_dgram_sendmsg` in the kernel refuses a record larger
-/// than the buffer less 32.
+/// Bytes of a socket's send buffer that a record cannot use: `unix_dgram_sendmsg` in the kernel refuses one larger than the buffer less 32.
 const SEND_BUFFER_OVERHEAD_BYTES: usize = 32;
 
 const PRIVATE: FileMode = FileMode::from_raw_mode(0o600);
@@ -204,10 +202,8 @@ fn socket_pair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Creates a pair of `SOCK_SEQPACKET` sockets: the server's end, then the script's, which can send records of
-/// `record_bytes_max` bytes.
-///
-/// The send buffer is changed only if the system's default is too small; usually it is larger than needed.
+/// Creates a pair of `SOCK_SEQPACKET` sockets: the server's end, then the script's, which can send records of `record_bytes_max` bytes. The send buffer
+/// is changed only if the system's default is too small; usually it is larger than needed.
 fn record_pair(record_bytes_max: usize) -> io::Result<(OwnedFd, OwnedFd)> {
     let (server, script) = socket_pair(SocketType::SEQPACKET)?;
     refuse_descriptors(&server);

@@ -1,14 +1,11 @@
 //! The code that the child runs between the clone and its exec.
 //!
-//! The child shares the server's memory (CLONE_VM), so nothing is copied however large the server is. The launcher
-//! thread that cloned it is suspended until the child has executed its program or exited (CLONE_VFORK); the server's
-//! other threads keep running. Rules that follow for the code of the child:
+//! The child shares the server's memory (CLONE_VM), so nothing is copied however large the server is. The launcher thread that cloned it is suspended
+//! until the child has executed its program or exited (CLONE_VFORK); the server's other threads keep running. Rules that follow for the child's code:
 //! - Any of those threads may hold a lock: no allocation, no lock, nothing of the C library but `syscall`.
-//! - `syscall` sets errno, which the child shares with its launcher thread. That is safe because the thread is
-//!   suspended, and reads errno only when there is no child.
+//! - `syscall` sets errno, which the child shares with its launcher thread; that is suspended, and reads errno only when there is no child.
 //! - No panic: no indexing, no arithmetic, no formatting.
-//! - A signal handler of the server must not run in the child: signals stay blocked (launcher threads block them all)
-//!   until every disposition is the default.
+//! - A signal handler of the server must not run in the child: launcher threads block all signals, until every disposition is the default.
 //! - Changes to memory persist in the server: the child writes nothing but the reason of a failure.
 
 use std::cell::{Cell, UnsafeCell};
@@ -243,9 +240,8 @@ fn unblock_signals() {
 
 /// Makes the child the leader of a new session and of its process group (setsid(2)).
 ///
-/// A group can be signalled as a whole. A leader cannot change its group, no process can enter a group of another session,
-/// and descendants that leave the group are found by their session (`session`). The session has no terminal: a script
-/// cannot write to the terminal of the server.
+/// A group can be signalled as a whole. A leader cannot change its group, no process can enter a group of another session, and descendants that leave
+/// the group are found by their session (`session`). It has no terminal, so a script cannot write to that of the server.
 fn create_session() -> Result<(), i32> {
     // SAFETY: takes nothing.
     checked(unsafe { libc::syscall(libc::SYS_setsid) }).map(drop)
@@ -302,8 +298,7 @@ fn enter_directory(plan: &Plan<'_>) -> Result<(), i32> {
     checked(unsafe { libc::syscall(libc::SYS_chdir, plan.directory) }).map(drop)
 }
 
-/// Requests SIGKILL for the script when its launcher thread ends, which is when the server ends (PR_SET_PDEATHSIG,
-/// prctl(2)).
+/// Requests SIGKILL for the script when its launcher thread ends, which is when the server ends (PR_SET_PDEATHSIG, prctl(2)).
 ///
 /// Called after the change of user, which would clear the setting. Executing a set-user-ID program also clears it.
 fn set_parent_death_signal(plan: &Plan<'_>) -> Result<(), i32> {

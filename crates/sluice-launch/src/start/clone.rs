@@ -1,11 +1,9 @@
-//! The system call that creates a child: `clone3` where the kernel supports and permits it, otherwise the C library's
-//! `clone`.
+//! The system call that creates a child: `clone3` where the kernel supports and permits it, otherwise the C library's `clone`.
 //!
-//! `clone3` can reset the parent's signal handlers in the child (CLONE_CLEAR_SIGHAND, Linux 5.5); without it the child
-//! needs a system call for each signal. Ignored signals stay ignored, so the child resets those. The C library has no
-//! wrapper for `clone3`, and a child on a stack of its own cannot return through its parent's call frame; hence a few
-//! lines of assembler, for `x86_64`. A container's seccomp filter may refuse `clone3`, because it cannot inspect its
-//! arguments. In that case, and on other architectures, `clone` is used.
+//! `clone3` can reset the parent's signal handlers in the child (CLONE_CLEAR_SIGHAND, Linux 5.5); without it the child needs a system call for each
+//! signal. Ignored signals stay ignored, so the child resets those. The C library has no wrapper for `clone3`, and a child on a stack of its own cannot
+//! return through its parent's call frame; hence a few lines of assembler, for `x86_64`. On other architectures, and where a container's seccomp filter
+//! refuses `clone3` because it cannot inspect its arguments, `clone` is used.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -170,10 +168,9 @@ impl Cloner {
             None => WORDS_WITHOUT_CGROUP * size_of::<u64>(),
         };
         let done: i64;
-        // SAFETY: the kernel reads the arguments and writes one number, to `place`. In the parent the call changes rax,
-        // rcx and r11. The child continues at the same instruction with the same registers, but with the top of its own
-        // empty stack, which is aligned as the call requires; it calls `entry`, which does not return: the caller
-        // guarantees that.
+        // SAFETY: the kernel reads the arguments and writes one number, to `place`. In the parent the call changes rax, rcx and r11. The child
+        // continues at the same instruction with the same registers, but with the top of its own empty stack, which is aligned as the call requires; it
+        // calls `entry`, which does not return: the caller guarantees that.
         unsafe {
             std::arch::asm!(
                 "syscall",
@@ -227,8 +224,7 @@ unsafe impl Send for Stack {}
 impl Stack {
     /// Size of the stack. The child's functions need about 1 KiB, unoptimised a few KiB.
     const BYTES: usize = 64 * 1024;
-    /// Size of the inaccessible guard below the stack, so that an overflow cannot reach the server's memory. At least
-    /// one page on every architecture.
+    /// Size of the inaccessible guard below the stack, at least one page everywhere, so that an overflow cannot reach the server's memory.
     const GUARD_BYTES: usize = 64 * 1024;
 
     fn map() -> io::Result<Stack> {
@@ -254,8 +250,7 @@ impl Stack {
         Ok(stack)
     }
 
-    /// The initial stack pointer of a child: the stack grows down. It is page-aligned, which every architecture
-    /// accepts.
+    /// The initial stack pointer of a child: the stack grows down. It is page-aligned, which every architecture accepts.
     fn top(&mut self) -> *mut c_void {
         // SAFETY: one past the end of the mapping.
         unsafe { self.base.byte_add(Stack::GUARD_BYTES + Stack::BYTES) }

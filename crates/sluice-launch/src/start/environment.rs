@@ -40,8 +40,7 @@ pub(crate) fn environment_pointers(
     Ok(pointers)
 }
 
-/// HOME, USER and LOGNAME of a program that runs as the owner of its file, because only this process knows the owner. Variables that its
-/// environment has are kept.
+/// HOME, USER and LOGNAME of a program that runs as the owner of its file, whom only this process knows. Variables that its environment has are kept.
 pub(crate) fn owner_variables(program: &Program) -> Vec<CString> {
     let (RunAs::Owner(_), Some(user)) = (&program.run_as, &program.credentials) else {
         return Vec::new();

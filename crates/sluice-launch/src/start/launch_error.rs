@@ -65,8 +65,7 @@ impl LaunchError {
         }
     }
 
-    /// Whether it is the script's fault (its file, its `#!` line, its directory), not that of the server or the
-    /// machine.
+    /// Whether it is the script's fault (its file, its `#!` line, its directory), not that of the server or the machine.
     pub fn is_script_fault(&self) -> bool {
         let is_about_a_file = matches!(
             self.errno,

@@ -1,7 +1,6 @@
 //! The threads that start script processes, fed by one queue.
 //!
-//! A start blocks its thread until the program runs (`child`). An event loop must not block for that, so it queues the
-//! program and gets a callback.
+//! A start blocks its thread until the program runs (`child`). An event loop must not block for that: it queues the program and gets a callback.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_char;
@@ -37,9 +36,8 @@ use crate::users::own_user::own_uid;
 /// Whether programs with another user could get capabilities; otherwise the launcher has given them up before its first start.
 static HAS_BOUNDING_SET: LazyLock<bool> = LazyLock::new(has_bounding_set);
 
-/// The time in which a start must reach its exec: a usual one takes a millisecond, and a second on a machine that swaps. One that takes longer is
-/// stopped by somebody (SIGSTOP), waits for a lease that somebody has on its file (45 s by default, proc_sys_fs(5)), or for a file system that does
-/// not answer.
+/// The time in which a start must reach its exec: a usual one takes a millisecond, and a second on a machine that swaps. One that takes longer is stopped by
+/// somebody (SIGSTOP), waits for a lease that somebody has on its file (45 s by default, proc_sys_fs(5)), or for a file system that does not answer.
 pub const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time between two checks of starts in progress.
@@ -114,12 +112,10 @@ impl Launcher {
 
     /// Starts the threads, and removes directories for temporary files that servers of the same user have left behind.
     ///
-    /// Call it early: each thread reserves six descriptor numbers permanently, and only if they are low does a start
-    /// cost the same however many connections are open.
+    /// Call it early: each thread reserves six descriptor numbers for good; only if they are low does a start cost the same with many connections open.
     ///
     /// # Errors
-    /// `InvalidInput`: `threads` is 0, the caller's fault. Otherwise the system has no more threads, memory or
-    /// descriptors.
+    /// `InvalidInput`: `threads` is 0, the caller's fault. Otherwise the system has no more threads, memory or descriptors.
     pub fn start_with(settings: LauncherSettings) -> io::Result<Launcher> {
         let threads = settings.threads;
         if threads == 0 {
@@ -184,9 +180,8 @@ impl Launcher {
 
     /// Queues a program. A launcher thread starts it, then calls `done` with the process or the error.
     ///
-    /// Never blocks. The queue has no limit of its own, because every start is for a slot of a process pool and those
-    /// are limited. `done` should only pass the result on. Signals are blocked while it runs, so it must start neither
-    /// threads nor processes. If it panics, the launcher continues.
+    /// Never blocks. The queue has no limit of its own: every start is for a slot of a process pool, and those are limited. `done` should only pass the
+    /// result on. Signals are blocked while it runs, so it must start neither threads nor processes. If it panics, the launcher continues.
     pub fn launch(&self, program: Program, done: impl FnOnce(Result<Started, LaunchError>) + Send + 'static) {
         let uid = program.credentials.as_ref().map_or_else(own_uid, |user| user.uid);
         let label = Label {

@@ -16,8 +16,7 @@ use crate::users::own_user::own_uid;
 /// - No signal is blocked, even if the parent of the server blocked it (SIGTERM would have no effect).
 /// - Other processes of the same user, such as scripts, can neither read the server's memory and descriptors nor trace it
 ///   (PR_SET_DUMPABLE in prctl(2)). There are no core dumps either; see [`allow_core_dumps`].
-/// - Processes that lose their parent, and whose ancestor is a script, become children of the server: see
-///   [`crate::end_session`].
+/// - Processes that lose their parent, and whose ancestor is a script, become children of the server: see [`crate::end_session`].
 ///
 /// Signals that are ignored here have their default effect in scripts (`child`).
 ///
@@ -40,8 +39,7 @@ pub fn prepare_process() -> io::Result<()> {
     orphans::become_subreaper()
 }
 
-/// Permits core dumps and debuggers of the same user. Scripts of that user can then read the server's memory, keys
-/// included.
+/// Permits core dumps and debuggers of the same user. Scripts of that user can then read the server's memory, keys included.
 ///
 /// # Errors
 /// The system refuses it.

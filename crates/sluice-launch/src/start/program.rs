@@ -1,6 +1,4 @@
 //! The input and output of a start: a program, and the process that it became.
-//!
-//! Plain values.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
@@ -22,8 +20,7 @@ pub struct Program {
     pub path: CString,
     /// The arguments, `argv[0]` included.
     pub arguments: Vec<CString>,
-    /// The complete environment: entries `NAME=value`, each followed by a NUL. Nothing is added but TMPDIR, if the process has
-    /// a directory for temporary files of its own.
+    /// The complete environment: entries `NAME=value`, each followed by a NUL. Only TMPDIR is added, if the process has a temporary directory.
     pub environment: Vec<u8>,
     /// The working directory, below its root, entered after the change of user.
     pub directory: CString,
@@ -111,8 +108,7 @@ pub struct Started {
     pub stderr: OwnedFd,
     /// The write end of descriptor 3, CGIPLUSIN.
     pub cgiplusin: OwnedFd,
-    /// The reading ends of descriptor 3, and of descriptor 0 if it is a pipe, to ask whether the script has read everything (poll(2)). They are blocking, because they are the
-    /// script's own.
+    /// The reading ends of descriptor 3, and of 0 if it is a pipe, to ask whether the script has read everything (poll(2)). Blocking: they are the script's.
     pub read_ends: (OwnedFd, Option<OwnedFd>),
     /// Both ends of descriptor 5 of a process that is kept, a socket for requests: the server's, which only sends, then the script's, which is blocking.
     pub requests: Option<(OwnedFd, OwnedFd)>,

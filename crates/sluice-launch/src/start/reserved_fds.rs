@@ -1,10 +1,9 @@
 //! Six low descriptor numbers that a launcher thread reserves, to pass a child its descriptors.
 //!
-//! Reason: a child starts with the server's descriptor table. With thousands of connections, copying the table and
-//! closing the copies costs more than the rest of a start. So the child shares the table, and its first system call
-//! leaves it with a copy of the numbers below [`FilledFds::end`] only. The numbers are reserved when the launcher
-//! starts, so that they are low whatever the server opens later. They are above 5, so that none of them collides with 0
-//! to 5, where the child moves them.
+//! Reason: a child starts with the server's descriptor table. With thousands of connections, copying the table and closing the copies costs more than
+//! the rest of a start. So the child shares the table, and its first system call leaves it with a copy of the numbers below [`FilledFds::end`] only.
+//! They are reserved when the launcher starts, so they are low whatever the server opens later; above 5, so that none collides with 0 to 5, where the
+//! child moves them.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -22,8 +21,7 @@ pub(crate) struct ReservedFds {
     null: Arc<OwnedFd>,
 }
 
-/// The reserved numbers as duplicates of one script's descriptors. Dropping it makes them duplicates of `/dev/null`
-/// again.
+/// The reserved numbers as duplicates of one script's descriptors. Dropping it makes them duplicates of `/dev/null` again.
 #[derive(Debug)]
 pub(crate) struct FilledFds<'a> {
     reserved: &'a mut ReservedFds,

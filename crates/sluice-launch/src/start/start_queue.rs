@@ -15,12 +15,10 @@ use std::time::{Duration, Instant};
 
 use crate::policy::share::Share;
 
-/// The time after which another thread takes the place of one that still starts its program. A usual start takes a millisecond; on a busy machine
-/// it may take longer, which costs a further thread and nothing else.
+/// The time after which another thread takes the place of one that still starts. A usual start takes a millisecond; a longer one costs a thread more.
 pub(crate) const SLOW_AFTER: Duration = Duration::from_millis(100);
 
-/// The time between the kill of a start and giving it up. SIGKILL takes effect at once, except for a process that waits for a disk, or for a file
-/// system that does not answer.
+/// The time between the kill of a start and giving it up. SIGKILL takes effect at once, unless the process waits for a disk or a silent file system.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Slow starts of one share; further ones of it wait, or are refused if these have been given up.
@@ -219,8 +217,7 @@ impl<Job> StartQueue<Job> {
         found
     }
 
-    /// Whether starts hang that nobody has dealt with, so that this launcher is of no use any more. A start that was given up does not count as
-    /// long as others go on.
+    /// Whether starts hang that nobody has dealt with, so that this launcher is of no use. A start that was given up does not count while others go on.
     pub(crate) fn is_stuck(&self, now: Instant) -> bool {
         let bound = self.timeout + GRACE + GRACE;
         let is_overdue = |thread: &Thread| match thread {

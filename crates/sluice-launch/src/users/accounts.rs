@@ -78,8 +78,7 @@ pub fn group_by_name(name: &str) -> Option<u32> {
     })
 }
 
-/// Calls a function of the C library until it has found an entry, or not. It fills the entry in, with texts in the buffer; `read` is called while
-/// both are there.
+/// Calls a function of the C library until it has found an entry, or not. `read` is called while the entry and the buffer with its texts are there.
 fn look_up<E, T>(
     read: impl Fn(&E) -> T,
     find: impl Fn(*mut E, &mut [c_char], *mut *mut E) -> libc::c_int,

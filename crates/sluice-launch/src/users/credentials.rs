@@ -1,7 +1,6 @@
 //! The user of a script process.
 //!
-//! The child makes raw system calls, because the C library's `setuid` changes every thread of the process (nptl(7));
-//! from a child with shared memory it would change the server's threads.
+//! The child makes raw system calls: the C library's `setuid` changes every thread of the process (nptl(7)), here the server's threads.
 
 use libc::c_long;
 use serde::{Deserialize, Serialize};

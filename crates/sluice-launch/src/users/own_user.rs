@@ -2,8 +2,7 @@
 
 use crate::users::accounts::{Account, account_by_number};
 
-/// Looks up the effective user of this process. It may ask a directory server (nsswitch.conf(5)), so it is for the start. `None` if
-/// the user has no entry, as in some containers.
+/// The effective user of this process; for the start, because a directory server may be asked (nsswitch.conf(5)). `None` if it has no entry.
 #[must_use]
 pub fn own_user() -> Option<Account> {
     account_by_number(own_uid())

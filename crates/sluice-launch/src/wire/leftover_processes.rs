@@ -1,7 +1,6 @@
 //! The processes that a script process leaves behind when it ends: those in its cgroup, and those that have left it.
 //!
-//! A process of the same user, or of root, may move itself to another cgroup. So orphans are searched with cgroups, too. If there are
-//! none, that takes one read.
+//! A process of the same user, or of root, may move itself to another cgroup. So orphans are searched with cgroups, too: one read if there are none.
 
 use crate::confine::cgroup::ScriptCgroup;
 use crate::end::orphans;

@@ -9,9 +9,8 @@
 //!   │◀──────────────────────── Observed, Accompanied ┤
 //!   │◀─────────── Ended: how, usage, survivors ──────┤  it is reaped, and all that it has started has ended
 //! ```
-//! The server chooses the numbers. Each message is one record of a SOCK_SEQPACKET socket. The launcher may have privileges that the server has
-//! not, so it checks each field as if somebody else had written it: numbers belong to processes that it has started for this
-//! server; nothing names another process.
+//! The server chooses the numbers. Each message is one record of a SOCK_SEQPACKET socket. The launcher may have privileges that the server has not, so
+//! it checks each field as if somebody else had written it: numbers belong to processes that it started for this server; nothing names another.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 

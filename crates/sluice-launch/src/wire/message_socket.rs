@@ -40,8 +40,7 @@ pub(crate) enum Wait {
     No,
 }
 
-/// Sends a message with at most `FDS_MAX` descriptors.
-/// Fails with `WouldBlock` if there is no room now, and with `EPIPE` if the other side is gone.
+/// Sends a message with at most `FDS_MAX` descriptors. Fails with `WouldBlock` if there is no room now, with `EPIPE` if the other side is gone.
 pub(crate) fn send(socket: BorrowedFd<'_>, message: &[u8], fds: &[BorrowedFd<'_>], wait: Wait) -> io::Result<()> {
     debug_assert!(message.len() <= MESSAGE_BYTES_MAX, "checked by callers");
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
@@ -60,8 +59,7 @@ pub(crate) fn send(socket: BorrowedFd<'_>, message: &[u8], fds: &[BorrowedFd<'_>
 /// Receives a message without waiting. `None` at the end.
 ///
 /// # Errors
-/// `WouldBlock`: no message has arrived. `InvalidData`: the message is larger than the buffer, or has too many descriptors; another thread closes
-/// them, because that may wait.
+/// `WouldBlock`: no message is there. `InvalidData`: it is larger than the buffer, or has too many descriptors, which another thread closes: that may wait.
 pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<Arrived>> {
     let received = foreign::received::receive(socket, buffer, UNKNOWN_USER)?;
     if received.is_cut || received.descriptors.len() > FDS_MAX {

@@ -1,5 +1,4 @@
-//! The starts that wait or are in progress: how many there are, how much memory their programs take, and the bounds on a server process that is out of
-//! control.
+//! The starts that wait or are in progress: their number, the memory of their programs, and the bounds on a server process that is out of control.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -29,8 +29,7 @@ pub(crate) struct Belongings {
 }
 
 impl Belongings {
-    /// Takes them out of a process of this user that was started, whose start began at this time. Also returns the ends of its channels, in the order of
-    /// `RemoteStarted`.
+    /// Takes them out of a process of this user, whose start began at this time. Also returns the ends of its channels, in the order of `RemoteStarted`.
     pub(crate) fn of(started: Started, uid: u32, mark: &str, began: Instant) -> (Belongings, Vec<OwnedFd>) {
         let mark = Arc::from(mark);
         families().begin(started.pid, &mark, began);
@@ -49,8 +48,7 @@ impl Belongings {
         (belongings, ends)
     }
 
-    /// Sends a signal to the group; SIGKILL also to the process itself, in case that the group has members of another user only. It must
-    /// not be reaped.
+    /// Sends a signal to the group; SIGKILL also to the process itself, in case that the group has members of another user only. It must not be reaped.
     pub(crate) fn signal(&self, signal: Signal) {
         let _ = kill_group(self.pid, signal);
         if signal == Signal::Kill {
@@ -58,21 +56,18 @@ impl Belongings {
         }
     }
 
-    /// Kills the group of the process, which has exited and is not reaped. True if it may have left processes behind outside of
-    /// that: then `end_descendants` finds them. Does not block.
+    /// Kills the group of the process, which has exited and is not reaped. True if it may have left others behind: see `end_descendants`. Does not block.
     pub(crate) fn end_group(&self) -> bool {
         let _ = kill_group(self.pid, Signal::Kill);
         may_have_left_processes(self.cgroup.as_ref())
     }
 
-    /// Kills all that the process has started, and waits for their end. It must have exited and must not be reaped. Waits for ten
-    /// seconds at most.
+    /// Kills all that the process has started, and waits for their end, ten seconds at most. It must have exited and must not be reaped.
     pub(crate) fn end_descendants(&self) -> Result<(), Survivors> {
         end_left_processes(self.cgroup.as_ref(), self.pid, &self.mark)
     }
 
-    /// Kills the process with all that it has started, waits for its end until this moment, and reaps it. `None` if it has not ended: it waits for
-    /// a disk.
+    /// Kills the process with all that it has started, waits for its end until this moment, and reaps it. `None` if it has not ended: it waits for a disk.
     pub(crate) fn end_now(&self, until: Option<Instant>, traced: &Traced) -> Option<End> {
         self.signal(Signal::Kill);
         if !await_exit(self.pidfd.as_fd(), until).unwrap_or(false) {

@@ -179,8 +179,7 @@ fn is_mark(mark: &str, environment: &[u8]) -> bool {
 /// The seals of a memory file that nobody can change any more.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::WRITE);
 
-/// Puts a program into a memory file.
-/// Fails with `E2BIG` if it is larger than any that can be executed.
+/// Puts a program into a memory file. Fails with `E2BIG` if it is larger than any that can be executed.
 pub(crate) fn store(program: &[u8]) -> io::Result<OwnedFd> {
     if program.len() as u64 > PROGRAM_BYTES_MAX {
         return Err(io::Error::from_raw_os_error(libc::E2BIG));

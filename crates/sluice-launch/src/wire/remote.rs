@@ -154,8 +154,7 @@ impl RemoteLauncher {
     /// Has a program started. `done` is called with the process or the error, on another thread; it should only pass the result on. `mark`
     /// is a text in the environment of the program, which no other process has: at least 16 letters, digits, `$` and `-`.
     ///
-    /// Never blocks. The number of starts in progress has no limit of its own, because every start is for a slot of a process pool
-    /// and those are limited.
+    /// Never blocks. The number of starts in progress has no limit of its own: every start is for a slot of a process pool, and those are limited.
     pub fn launch(
         &self,
         program: Program,
@@ -214,8 +213,7 @@ impl fmt::Debug for RemoteLauncher {
 }
 
 impl RemoteProcess {
-    /// The process id, also the id of the session and of the process group that it leads. It may be that of another process once this one
-    /// has ended, so it is for messages and for `/proc`.
+    /// The process id, also that of its session and process group. It may be another process's once this one has ended: for messages and `/proc` only.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.probe.pid
@@ -234,8 +232,7 @@ impl RemoteProcess {
         self.probe.clone()
     }
 
-    /// Calls `on_end` when it has been reaped, and all that it has started has ended; at once if that is so already. Called on another thread.
-    /// A later call replaces it.
+    /// Calls `on_end`, on another thread, when it has been reaped and all that it has started has ended, or at once if it has. A later call replaces it.
     pub fn on_end(&mut self, on_end: impl FnOnce(End) + Send + 'static) {
         self.is_awaited = true;
         let Some(launcher) = &self.probe.launcher else { return };

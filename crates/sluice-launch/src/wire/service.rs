@@ -6,8 +6,7 @@
 //!      ├──▶ launcher threads: start a program, then send Started themselves
 //!      └──▶ threads for ends that take longer: descendants, temporary files
 //! ```
-//! The server is not trusted: a message that is not as it must be ends the service, and with it all script processes of that server. When
-//! the server is gone, all of them end, too.
+//! The server is not trusted: an invalid message ends the service, and with it all script processes of that server. So does the end of the server.
 
 use std::collections::HashMap;
 use std::io;
@@ -63,8 +62,7 @@ const ENDS: Bounds = Bounds {
 /// How often orphans are reaped while there may be any.
 const REAP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the processes of a server that is gone may take until their end: SIGKILL takes effect at once, except for one that waits for
-/// a disk.
+/// How long the processes of a server that is gone may take until their end: SIGKILL takes effect at once, except for one that waits for a disk.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The number of the socket among the events.
@@ -78,8 +76,7 @@ pub struct ServiceSettings {
     pub policy: Arc<dyn UserPolicy>,
     /// The user of the server process, whose files its scripts get as their own.
     pub server_uid: u32,
-    /// Script processes at once; further ones are refused. The bound on a server that is out of control: one that is not has
-    /// lower limits of its own.
+    /// Script processes at once; further ones are refused. The bound on a server that is out of control: any other has lower limits of its own.
     pub scripts_max: usize,
 }
 

@@ -1,8 +1,6 @@
-//! A block of output: what a script writes is collected and sent together, because it has asked for that
-//! (`Script-Control: X-buffer-records`).
+//! A block of output: what a script writes is sent together, because it has asked for that (`Script-Control: X-buffer-records`).
 //!
-//! A block is complete when it has so many bytes, when the reply ends, or some time after its first byte, so that a script which pauses
-//! does not keep its client waiting.
+//! A block is complete with so many bytes, at the end of the reply, or some time after its first byte: no client waits for a script that pauses.
 
 use std::future::Future;
 use std::pin::Pin;

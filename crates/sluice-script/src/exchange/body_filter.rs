@@ -78,8 +78,7 @@ impl BodyFilter {
         self.limit(newline)
     }
 
-    /// The bytes to send of `chunk`, from the memory buffer. `None` if there are none. The values of the bytes are not read, because
-    /// the script can still change them.
+    /// The bytes to send of `chunk`, from the memory buffer; `None` if there are none. Their values are not read: the script can still change them.
     pub(crate) fn limit(&mut self, mut chunk: Bytes) -> Option<Bytes> {
         if let Some(missing) = &mut self.missing_bytes {
             let kept = usize::try_from(*missing).unwrap_or(usize::MAX).min(chunk.len());

@@ -1,5 +1,4 @@
-//! CGI (RFC 3875): one process for each request. Its environment holds the variables, its standard input is the body, and its
-//! reply ends at the end of its output.
+//! CGI (RFC 3875): one process for each request. Its environment holds the variables, its input is the body, and its reply ends with its output.
 
 use std::rc::Rc;
 
@@ -81,8 +80,7 @@ struct Body {
     reservation: Option<Reservation>,
 }
 
-/// Passes a body of known length on as it arrives. A body without a length is stored first, so that CONTENT_LENGTH is exact
-/// (RFC 3875 §4.1.2), unless the route chooses to stream it without CONTENT_LENGTH.
+/// Passes a body of known length on as it arrives. Any other is stored first, for an exact CONTENT_LENGTH (RFC 3875 §4.1.2), unless the route streams it.
 async fn prepare(job: &Job, body: RequestBody) -> Result<Body, Fault> {
     let piped = |source, content_length| Body {
         input: Stdin::Pipe,

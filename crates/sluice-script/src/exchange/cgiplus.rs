@@ -15,12 +15,10 @@ use crate::process::{BEFORE_REQUEST, BETWEEN_REQUESTS, EndCause, KeptTimer, Scri
 use sluice_http::body_source::{BodySource, RepeatableBody};
 use sluice_http::request_body::RequestBody;
 
-/// Attempts to give a request to an idle process. Any of them may have ended meanwhile; a new process that does not read its
-/// first request is a fault of the script at once.
+/// Attempts to give a request to an idle process, which may have ended. A new one that does not read its first request is the script's fault at once.
 const ATTEMPTS_MAX: usize = 100;
 
-/// Processes that a request finds writing out of turn before it is refused. Each of them is stopped and takes the time until it
-/// writes, so the request must not wait for all of a large pool.
+/// Processes that a request finds writing out of turn before it is refused, so that it does not wait until each of a large pool writes and is stopped.
 const OVERTAKEN_MAX: usize = 16;
 
 pub(crate) async fn run(job: Rc<Job>, body: RequestBody) -> Result<(Box<Conversation>, Reply), Fault> {

@@ -1,5 +1,4 @@
-//! The conversation with a script process in one exchange, as its handler and then the response hold it: the head of the reply
-//! first, then the body.
+//! The conversation with a script process in one exchange, as its handler and then the response hold it: first the head of the reply, then the body.
 //!
 //! ```text
 //!                  ┌─ until the head is complete ─▶ HeadParser ─▶ head; body bytes that came with it return to the relay
@@ -42,8 +41,7 @@ const HEAD_FIELDS_MAX: usize = 200;
 /// How long the server waits for the end of a process that wrote a bad head, so that its exit status can be logged.
 const EXIT_STATUS_WAIT: Duration = Duration::from_millis(100);
 
-/// One exchange with one script process, from its request to the end of its reply; the source of the response's body. It lives until the
-/// script has written all, in the background if need be.
+/// One exchange with one script process, from its request to the end of its reply, perhaps in the background; the source of the response's body.
 pub(crate) struct Conversation {
     pub scripts: Rc<Scripts>,
     pub route: Arc<ScriptRoute>,

@@ -1,7 +1,6 @@
 //! Starting processes before there is a request for them: those that `min` lacks, and the successors of those that are due.
 //!
-//! A pool decides when (`pool`, `shared_pool`). A worker takes the leases of such processes, starts these, asks them with the method
-//! PROCTOR if the route says so, and returns them to their pools.
+//! A pool decides when (`shared_pool`). A worker takes the leases, starts the processes, asks them with PROCTOR if the route says so, and returns them.
 
 use std::future::poll_fn;
 use std::io::ErrorKind;

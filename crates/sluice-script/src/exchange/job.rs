@@ -59,8 +59,7 @@ impl Job {
         ScriptEvents::of(Rc::<Job>::clone(self))
     }
 
-    /// The variables of the request; `sentinels` are among them if the process has none in its environment. `content_length` is that
-    /// of the body, if there is one and its length is known.
+    /// The variables of the request, with `sentinels` if the process has none in its environment, and `content_length` if a body has a known length.
     pub(crate) fn variables(&self, sentinels: Option<&Sentinels>, content_length: Option<u64>) -> Variables {
         let (settings, request) = (self.settings(), &self.request);
         let path_info = self.script.path_info.as_deref();
@@ -128,8 +127,7 @@ impl Job {
         variables
     }
 
-    /// The variables that are not those of a request: those that the route inherits from the server's own environment, and those of
-    /// every script. Of two with one name the first counts.
+    /// The variables that no request brings: those that the route inherits from the server, and every script's. Of two with one name the first counts.
     pub(crate) fn inherited(&self) -> Vec<(&str, Cow<'static, [u8]>)> {
         let names = self.settings().variables.inherited.iter();
         let inherited = names.filter_map(|name| Some((name.as_str(), Cow::Owned(std::env::var_os(name)?.into_vec()))));

@@ -1,8 +1,7 @@
 //! The relay: the conversation with one script process about one exchange.
 //!
-//! Here: everything that can happen between the request and the end of the reply, in one loop. Whoever wants output drives it: first
-//! `Conversation::head`, then the response body, as fast as the client reads. Mailbox, callouts, memory buffer, request body, timeouts and
-//! the end of the process meet here and nowhere else.
+//! Everything that can happen between the request and the end of the reply is in one loop. Whoever wants output drives it: first `Conversation::head`,
+//! then the response body, as fast as the client reads.
 //!
 //! How far the exchange is, is one state (`state`). The order of checks in each turn:
 //! ```text
@@ -41,8 +40,7 @@ use self::state::{Delivery, State};
 use crate::exchange::{Answering, Buffer, Callouts, Pump};
 use crate::process::{BadReply, Channels, Expired, IdleTimer, Process, ScriptEvents, Violation, failed};
 
-/// A callout line without a newline is complete after this time: programs written for VMS do not end lines, and the bytes of
-/// one write arrive together.
+/// A callout line without a newline is complete after this time: programs for VMS do not end lines, and the bytes of one write arrive together.
 const LINE_PAUSE: Duration = Duration::from_millis(20);
 
 /// A sentinel whose variable was named shortly before counts when the script is silent for this time: it may also be a page that
@@ -145,8 +143,7 @@ impl Relay {
         self
     }
 
-    /// Whether two replies have arrived together, so that the first may be that of the request before: the script wrote it
-    /// before it read this one, and the server saw it only afterwards.
+    /// Whether two replies have arrived together: the first may be that of the request before, written before the script read this one and seen afterwards.
     pub(crate) fn has_two_replies(&self) -> bool {
         let has_more = || self.scanner.has_second_end() || self.channels.mailbox.has_next_record();
         self.delivery == Delivery::Record(Age::Used) && self.state.has_ended() && has_more()
@@ -338,8 +335,7 @@ impl Relay {
 
     fn on_output(&mut self, output: Output) -> Result<Option<ReplyEvent>, Fault> {
         match output {
-            // While a ring is open the mailbox carries only callouts and doorbells (NUL bytes): the order of body bytes there and in the
-            // ring would not be defined.
+            // While a ring is open the mailbox carries only callouts and doorbells (NUL bytes): body bytes there and in the ring would have no order.
             Output::Bytes(bytes) if self.state.has_head() && self.callouts.buffer.is_ring() => {
                 if bytes.iter().any(|byte| *byte != 0) {
                     return Err(self.fault(Violation::MailboxDuringRing(bytes.len())));
@@ -399,8 +395,7 @@ impl Relay {
             if self.channels.mailbox.needs_thread() {
                 return self.poll_read(context);
             }
-            // The last bytes are still read. A process that holds the mailbox open after that has left the process group, and
-            // the server does not wait for it.
+            // The last bytes are still read. A process that holds the mailbox open after that has left the process group: it is not waited for.
             return Poll::Ready(match self.channels.mailbox.read_now() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.close(),
                 read => self.take_read(read),

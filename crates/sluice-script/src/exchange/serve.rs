@@ -1,7 +1,6 @@
 //! The entry of this crate: runs a script in its mode, and makes a response of its reply.
 //!
-//! The body follows by itself (`conversation::body`), compressed if the route
-//! allows it (`sluice_http::encoding::reply`).
+//! The body follows by itself (`conversation::body`), compressed if the route allows it (`sluice_http::encoding::reply`).
 
 use std::io;
 use std::rc::Rc;

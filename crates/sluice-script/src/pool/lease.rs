@@ -1,5 +1,4 @@
-//! Leases: the right to one process of a pool. Whoever runs a script holds a lease; the pool stays consistent in whichever state a
-//! lease is dropped.
+//! Leases: the right to one process of a pool. Whoever runs a script holds one; the pool stays consistent in whichever state it is dropped.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -144,8 +143,7 @@ impl Drop for Lease {
     }
 }
 
-/// Reports the end of a process to its pool. It does not keep the pool alive: a pool that is dropped, as after a reload, ends
-/// its processes.
+/// Reports the end of a process to its pool, which it does not keep alive: a pool that is dropped, as after a reload, ends its processes.
 struct ExitNotice {
     pool: Weak<SharedPool>,
     id: ProcessId,

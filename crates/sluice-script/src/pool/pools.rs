@@ -1,5 +1,4 @@
-//! The pools of a route: one for each of its scripts, or each of its engines, made at the first request. Routes of one site whose engines and
-//! settings are the same share them.
+//! The pools of a route: one for each script or engine, made at the first request. Routes of one site with the same engines and settings share them.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -58,8 +57,7 @@ impl Pools {
         Arc::ptr_eq(&self.by_script, &other.by_script)
     }
 
-    /// The pool of a script, within the bound of the server, too. It is made at the script's first request; its processes are
-    /// replaced if the file has changed.
+    /// The pool of a script, within the bound of the server, too; made at the script's first request. Its processes are replaced if the file has changed.
     pub(crate) fn pool(&self, script: &Script, settings: &ScriptSettings, resources: &Resources) -> Arc<SharedPool> {
         let mut pools = lock(&self.by_script);
         let pool = match pools.get(script.pool_key().as_os_str()) {

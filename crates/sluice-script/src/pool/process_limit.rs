@@ -1,5 +1,4 @@
-//! Bounds on script processes that several pools share: those of the whole server (`limits.processes`), and those of one
-//! route.
+//! Bounds on script processes that several pools share: those of the whole server (`limits.processes`), and those of one route.
 //!
 //! A `Permit` is the right to one process within both bounds. It is taken when a pool decides to start a process, and dropped
 //! when that process has been reaped; a process that is used again needs none, so this costs a reused process nothing.
@@ -297,8 +296,7 @@ impl PoolLimits {
             return Err(&self.server);
         }
         if !self.route.try_take(need) {
-            // Nobody is woken, because the caller may hold a lock: a pool that was refused meanwhile waits for the next permit
-            // that is dropped, or for its next tick.
+            // Nobody is woken, because the caller may hold a lock: a pool refused meanwhile waits for the next permit that is dropped, or for its next tick.
             self.server.running.fetch_sub(1, Ordering::SeqCst);
             return Err(&self.route);
         }

@@ -1,5 +1,4 @@
-//! The scripts that a process of an engine has run, so that it is preferred for them: they are compiled there; and a client as pools tell it from
-//! others: its address.
+//! The scripts that a process of an engine has run, and so has compiled: it is preferred for them. Also how pools tell clients apart: by their addresses.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr};

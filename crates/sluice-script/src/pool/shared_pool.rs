@@ -410,8 +410,7 @@ impl SharedPool {
         (fault.into(), count)
     }
 
-    /// Refuses a request that would be refused now, so that its body is not stored in vain. Another request may still take the last
-    /// entry of the queue before this one. The fault is the script's, a 503.
+    /// Refuses a request that would be refused now, before its body is stored in vain; another may still take the last place. The script's fault, a 503.
     pub(crate) fn check_room(&self) -> Result<(), Fault> {
         let state = self.lock();
         let Some(refusal) = state.pool.refusal(Instant::now()) else {

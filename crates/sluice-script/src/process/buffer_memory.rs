@@ -61,8 +61,7 @@ impl BufferMemory {
         self.threads.time_limit(bytes) + TURN
     }
 
-    /// Has a thread do something that may wait for a write of the script, and that allocates up to `bytes` bytes. If nobody waits for the result any more,
-    /// what has not begun is not done.
+    /// Has a thread do something that may wait for a write of the script, and allocates up to `bytes` bytes; not if nobody waits for the result any more.
     pub(crate) fn perform<T: Send + 'static>(
         self,
         bytes: u64,

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use sluice_launch::Exit;
 
-/// Why a script process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndCause {
     Served,

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
-/// Silence before the first check; each of the following comes after twice the silence of the one before. A program may need seconds
-/// to start.
+/// Silence before the first check; each later one comes after twice the silence of the one before. A program may need seconds to start.
 const FIRST_CHECK: Duration = Duration::from_millis(100);
 
 pub(crate) struct IdleTimer {
@@ -33,7 +32,6 @@ pub(crate) struct IdleTimer {
 #[derive(Default)]
 pub(crate) struct KeptTimer(Option<Pin<Box<Sleep>>>);
 
-/// When the exchange must be over.
 #[derive(Clone, Copy)]
 struct Deadline {
     at: Instant,

@@ -9,7 +9,6 @@ use std::io;
 
 use crate::process::PipeWriter;
 
-/// The server's end of a script's standard input.
 pub(crate) struct Input {
     pub pipe: PipeWriter,
     /// The process knows what an end-of-file within a body means.

@@ -1,8 +1,7 @@
 //! The mailbox: the server's end of a script's standard output, read without blocking.
 //!
-//! Here: a SOCK_STREAM socket (bytes), a SOCK_SEQPACKET socket (records), or a pipe for scripts that need one, which threads read
-//! (`pipe_reader`), and how much is read at a time: little for short replies, up to `CHUNK_BYTES_MAX` for a script that keeps the mailbox
-//! full.
+//! It is a SOCK_STREAM socket (bytes), a SOCK_SEQPACKET socket (records), or a pipe for scripts that need one, which threads read (`pipe_reader`).
+//! Little is read at a time for short replies, up to `CHUNK_BYTES_MAX` for a script that keeps the mailbox full.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -67,8 +66,7 @@ impl Mailbox {
                 chunk_bytes_max: CHUNK_BYTES_MAX,
             }),
             settings::Mailbox::Record => {
-                // Each record then comes with the credentials of its sender, and the end without: an empty record and the end
-                // would look alike otherwise (recv(2)).
+                // Each record then comes with the credentials of its sender, the end without: otherwise an empty record and the end look alike (recv(2)).
                 set_socket_passcred(&descriptor, true)?;
                 Mailbox::Record(Records {
                     socket: ScriptSocket::new(descriptor, user)?,

@@ -1,7 +1,6 @@
 //! The activity of a process at one moment, for the events of WATCH about a silent script: it runs, or waits in a system call.
 //!
-//! Here: what the launcher reads in `/proc/PID/stat`, `syscall`, `fd` and `task` (proc(5)), the wording, and when to look while a script is
-//! silent. What the kernel does not say is left out.
+//! The launcher reads it in `/proc/PID/stat`, `syscall`, `fd` and `task` (proc(5)). What the kernel does not say is left out.
 
 use std::fmt::Write as _;
 use std::future::Future;

@@ -1,5 +1,4 @@
-//! The threads that touch the pipes of script processes: the only ones of the server that read, write, ask and close them. Others of the same kind allocate
-//! and release their memory buffers (`buffer_memory`).
+//! The threads that touch the pipes of script processes: no others of the server read, write, ask and close them. `buffer_memory` has such threads, too.
 //!
 //! A script can hold the lock of a pipe for as long as it likes: by splice(2) from a socket that is silent, by write(2) from the memory of a file system
 //! that does not answer. Everybody else who uses the pipe, or closes it, waits then, and no signal ends that. poll(2) and epoll(7) take no lock, so the event

@@ -1,7 +1,6 @@
 //! The writing of a pipe of a script process: bytes wait in a queue, a thread writes them (`pipe_threads`).
 //!
-//! The server has both ends: poll(2) on the reading end, which takes no lock, says whether the script has read everything; how much is left
-//! only a thread may ask.
+//! The server has both ends: poll(2) on the reading end, which takes no lock, says whether all is read; how much is left only a thread may ask.
 
 use std::future::poll_fn;
 use std::io;
@@ -407,8 +406,7 @@ fn take_unread(pipe: BorrowedFd<'_>) -> io::Result<u64> {
     Err(io::Error::other("there is more and more of it"))
 }
 
-/// Another end of a pipe, which is not blocking: the descriptor's link in /proc opens the pipe again (proc(5)), and the ends that there are
-/// stay as they are. `access` is RDONLY or WRONLY.
+/// Another end of a pipe, non-blocking: its link in /proc opens the pipe again (proc(5)), and the ends that there are stay. `access`: RDONLY or WRONLY.
 fn open_again(pipe: BorrowedFd<'_>, access: OFlags) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
     let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;

@@ -101,8 +101,7 @@ pub(crate) struct RequestedError {
     pub error: ErrorRequest,
 }
 
-/// The fault of a script that has said that it has failed, and why. `status` is the one that it has asked for (X-http-status): an error
-/// page has it if it is 500 to 599, otherwise 502.
+/// The fault of a script that says that it has failed, and why. `status` (X-http-status) is that of the error page if it is 500 to 599, otherwise 502.
 pub(crate) fn failed(process: ProcessState, reason: Option<String>, status: Option<StatusCode>) -> Fault {
     let violation = Violation::Failed(reason.unwrap_or_default());
     let process = Arc::new(BadReply { process, violation });

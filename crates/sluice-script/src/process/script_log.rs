@@ -1,7 +1,6 @@
 //! The bound on the log lines of scripts: so many bytes of one script in an interval, whichever of its processes write them.
 //!
-//! The bounds for each process and exchange alone would not do, because each request for a CGI script is a new process. Also here: which
-//! texts were logged for a script, for lines that are logged once.
+//! A bound for each process would not do: each CGI request is a new process. Also here: the texts logged for a script, for lines that are logged once.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -11,8 +11,7 @@
 //! Signals go to the whole process group. All that a process has started is killed when it ends, also daemons: it is in its cgroup,
 //! or else in its session, or known by its environment (`sluice_launch`).
 //!
-//! A process that even SIGKILL does not end (it waits for a disk, or runs as another user) gives up its place in the pool
-//! after a while, and is awaited further.
+//! A process that even SIGKILL does not end (it waits for a disk, or runs as another user) is awaited further, but gives up its place in the pool.
 
 mod reaper;
 mod view;
@@ -332,8 +331,7 @@ impl Process {
         }
     }
 
-    /// The script and the exchange of a line that it has written: the last ones between two exchanges, because a line that was written
-    /// before the end of a reply may be read after it.
+    /// The script and exchange of a line that it has written: between exchanges the last ones, because a line before the end of a reply may be read late.
     pub(crate) fn source_of_lines(&self) -> LineSource {
         let state = self.lock();
         let current = (&state.script, state.exchange);

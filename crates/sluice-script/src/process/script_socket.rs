@@ -1,8 +1,7 @@
 //! The server's end of a socket on which a script writes: only received from, and without the descriptors that a script may send along (SCM_RIGHTS).
 //!
-//! The last close(2) of a descriptor may wait for as long as its sender wishes (SO_LINGER, a pipe that is locked), and read(2) closes those
-//! that come along. A kernel that can refuse them does (Linux 6.16); otherwise they are received, closed elsewhere, and a fault of the
-//! script.
+//! The last close(2) of a descriptor may wait for as long as its sender wishes (SO_LINGER, a locked pipe), and read(2) closes those that come along. A
+//! kernel that can refuse them does (Linux 6.16); otherwise they are received, closed elsewhere, and a fault of the script.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;

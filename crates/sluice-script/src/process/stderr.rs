@@ -137,8 +137,7 @@ impl StderrReader {
         }
     }
 
-    /// Whether there is something to read now. It asks the pipe itself: what a script has written just before the end of its reply may not
-    /// have made the pipe readable in the event loop yet.
+    /// Whether there is something to read now, asked of the pipe itself: a write just before the end of the reply may not have reached the event loop yet.
     pub(crate) fn has_bytes(&self) -> bool {
         self.is_open && self.pipe.shared().has_bytes()
     }
@@ -229,8 +228,7 @@ impl StderrReader {
         }
     }
 
-    /// Whether the text names an error that comes of a record mailbox: a write beyond the socket's buffer fails in the script (EMSGSIZE), so
-    /// that the server does not see the record that is too large.
+    /// Whether the text names an error of a record mailbox: a write beyond the socket's buffer fails in the script (EMSGSIZE), unseen by the server.
     fn means_too_large(&self, text: &str) -> bool {
         self.process.spec.mailbox == Mailbox::Record && text.contains(TOO_LARGE)
     }

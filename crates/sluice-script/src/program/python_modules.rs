@@ -1,7 +1,6 @@
 //! The directories in which Python has installed modules: an application may be one of these.
 //!
-//! They are derived from the place of the interpreter, as its module `site` does. Nothing is executed: a configuration is also read by
-//! root.
+//! They are derived from the place of the interpreter, as its module `site` does. Nothing is executed: root, too, reads a configuration.
 
 use std::fs;
 use std::path::{Path, PathBuf};

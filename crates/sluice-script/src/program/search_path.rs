@@ -1,5 +1,4 @@
-//! Programs that the configuration names, by their path or by a name that is looked up in PATH; and those that come with the server: engines and
-//! authentication agents.
+//! Programs that the configuration names, by a path or by a name that is looked up in PATH; and those of the server: engines and authentication agents.
 
 use std::path::{Path, PathBuf};
 
@@ -26,8 +25,7 @@ const INSTALLED: [&str; 2] = ["/usr/local/lib/sluice", "/usr/lib/sluice"];
 /// Where they are from the directory of the program: installed, and in a checkout.
 const BESIDE_PROGRAM: [&str; 3] = ["../lib/sluice", "../../sdk", "../../../sdk"];
 
-/// The first of these files that exists in the directory of the configuration, or else in one of the usual ones. If none exists: the files and
-/// directories, for a message.
+/// The first of these files that exists in the configured directory, or else in a usual one. If none exists: the files and directories, for a message.
 pub(crate) fn find_shipped(sdk: Option<&Path>, names: &[&str]) -> Result<PathBuf, String> {
     let found = possible_files(sdk, names)
         .into_iter()

@@ -1,8 +1,7 @@
 //! Files whose changes replace the kept processes of a route (`watch`): modules that its scripts have loaded.
 //!
-//! Here: the list of these files with their stamps, and the comparison of two lists. A thread makes a list once a second while the route
-//! has processes; requests pay nothing, and a change is seen about a second later. Every file system reports modification times, whereas
-//! inotify(7) is silent about those of other machines, and needs a watch for each directory.
+//! A thread makes a list of these files with their stamps once a second while the route has processes, and compares it with the last one; requests pay
+//! nothing. Every file system reports modification times, whereas inotify(7) is silent about those of other machines, and needs a watch for each directory.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -195,8 +194,7 @@ impl List {
     }
 }
 
-/// Whether a name is that of a file that programs do not load: hidden files and directories, copies of editors, and what Python
-/// writes itself when it loads a module.
+/// Whether programs do not load a file of this name: hidden files and directories, copies of editors, and what Python writes when it loads a module.
 fn is_ignored(name: &OsStr) -> bool {
     let name = name.as_bytes();
     name.starts_with(b".")

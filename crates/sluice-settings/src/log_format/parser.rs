@@ -14,10 +14,8 @@ pub(super) const CLF_TIME: &str = "[%d/%b/%Y:%H:%M:%S %z]";
 /// Most statuses of one item; more are a mistake.
 const STATUSES_MAX: usize = 64;
 
-/// The message for a newline.
 const NEWLINE: &str = "an exchange has one line: its end is added automatically";
 
-/// A parsed format string.
 #[derive(Default)]
 pub(super) struct Parsed {
     pub(super) items: Vec<Item>,
@@ -43,7 +41,6 @@ struct Modifiers {
 }
 
 impl<'a> Parser<'a> {
-    /// Parses a format string.
     pub(super) fn parse(text: &'a str) -> Result<Parsed, FormatMistake> {
         let mut parser = Parser {
             text,
@@ -247,8 +244,7 @@ fn number(fields: &mut Vec<HeaderName>, name: HeaderName) -> usize {
     })
 }
 
-/// Refuses formats that jiff does not know, and formats with fractions of a second, because the log caches the text of
-/// a second.
+/// Refuses formats that jiff does not know, and those with fractions of a second, because the log caches the text of a second.
 fn check_strftime(format: &str) -> Result<(), String> {
     let write = |nanosecond| {
         let time = Timestamp::new(1_000_000_000, nanosecond).unwrap_or_default();

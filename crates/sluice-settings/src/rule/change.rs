@@ -146,8 +146,7 @@ impl Adjustments {
         lines
     }
 
-    /// Adds the changes of a route, which override those of earlier routes. A request that passes a route twice, because its path is
-    /// replaced by a fallback, gets its fields once.
+    /// Adds the changes of a route, which override earlier ones. A request that passes a route twice, because of a fallback, gets its fields once.
     pub fn merge(&mut self, later: &Adjustments) {
         let Adjustments {
             is_logged,
@@ -179,7 +178,6 @@ impl Adjustments {
 }
 
 impl BodyBounds {
-    /// Takes the limits that a later route sets.
     fn merge(&mut self, later: BodyBounds) {
         *self = BodyBounds {
             bytes_max: later.bytes_max.or(self.bytes_max),

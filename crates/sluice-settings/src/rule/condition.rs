@@ -183,8 +183,7 @@ impl Conditions {
         !self.clients.is_empty()
     }
 
-    /// Requires a value of a header field that fits the text, with stars, in any case; with `!` before the text, that none
-    /// fits.
+    /// Requires a value of a header field that fits the text, with stars, in any case; with `!` before the text, that none fits.
     ///
     /// # Errors
     /// The name is invalid or repeated.
@@ -282,8 +281,7 @@ fn values_of<'q>(name: &'q str, query: &'q str) -> impl Iterator<Item = String> 
     })
 }
 
-/// Checks that brackets enclose an IPv6 address in its shortest form. Any other would never match, because the host of a
-/// request is compared in this form (`sluice_http::host`).
+/// Checks that brackets enclose an IPv6 address in its shortest form, in which the host of a request is compared (`sluice_http::host`).
 ///
 /// # Errors
 /// What to write instead, with `sign` before it.

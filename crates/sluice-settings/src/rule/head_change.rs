@@ -65,7 +65,6 @@ const FRAMING: [&str; 11] = [
 const VALIDATORS: [HeaderName; 2] = [header::ETAG, header::LAST_MODIFIED];
 
 impl HeadChanges {
-    /// Whether there are no changes.
     pub(super) fn is_empty(&self) -> bool {
         self.expiry.is_none() && self.fields.is_empty()
     }
@@ -94,8 +93,7 @@ impl HeadChanges {
 
     /// Applies the changes to the head of a response.
     ///
-    /// The expiry applies to successful responses and 304, not to errors or redirects, and only to a response that does not
-    /// have Cache-Control or Expires yet: those of a script take precedence, unless a route removes them.
+    /// The expiry applies to successful responses and 304 without Cache-Control or Expires: those of a script take precedence, unless a route removes them.
     pub fn apply(&self, status: StatusCode, fields: &mut HeaderMap) {
         if self.is_empty() {
             return;
@@ -144,8 +142,7 @@ fn is_parts(status: StatusCode, fields: &HeaderMap) -> bool {
     status == StatusCode::PARTIAL_CONTENT && start.is_some_and(|start| start.eq_ignore_ascii_case(b"multipart/"))
 }
 
-/// Whether routes may change this field. Fields that describe the body change only if the body is the one that was requested:
-/// an error page is HTML whatever the type of the files, and a 304 has no body.
+/// Whether routes may change this field; those that describe the body only if it is the one that was requested: a 304 has none, an error page is HTML.
 fn may_change(name: &HeaderName, status: StatusCode, is_parts: bool) -> bool {
     match *name {
         header::CONTENT_TYPE => status.is_success() && !is_parts,
@@ -155,8 +152,7 @@ fn may_change(name: &HeaderName, status: StatusCode, is_parts: bool) -> bool {
 }
 
 impl Expiry {
-    /// The value of Cache-Control. HTTP/1.0's Expires is not sent, because a cache that knows Cache-Control ignores it
-    /// (RFC 9111 §5.3).
+    /// The value of Cache-Control. HTTP/1.0's Expires is not sent: a cache that knows Cache-Control ignores it (RFC 9111 §5.3).
     fn value(self) -> Option<HeaderValue> {
         match self {
             Expiry::Age(age) => HeaderValue::try_from(format!("max-age={}", age.as_secs())).ok(),

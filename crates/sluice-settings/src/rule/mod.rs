@@ -8,8 +8,7 @@
 //! | [`AccessSettings`] | who may have an answer |
 //! | [`Adjustments`] | the changes of a route: header fields, expiry, limits, whether the exchange is logged |
 //!
-//! Each is parsed from text by a function whose error says what is wrong and what to write instead, so that a value is
-//! always valid.
+//! Each is parsed by a function whose error says what is wrong and what to write instead, so a value is always valid.
 
 mod access;
 mod change;

@@ -8,7 +8,6 @@ use ipnet::IpNet;
 use crate::address::parse_network;
 use crate::rule::glob::Word;
 
-/// The message for an invalid network.
 const NOTATION: &str = "must be an address or a network, as in \"192.0.2.1\", \"10.0.0.0/8\" or \"2001:db8::/32\"";
 
 /// The addresses with a common prefix.

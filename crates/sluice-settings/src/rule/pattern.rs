@@ -7,8 +7,7 @@ use std::fmt;
 
 use regex::{Regex, RegexBuilder};
 
-/// Most memory of a compiled regular expression, bytes: usual expressions need some thousand. A larger one is refused. It is
-/// also the limit of the cache that each thread keeps while matching, which is cleared when it is full.
+/// Most bytes of a compiled regular expression; usual ones need some thousand. Also the limit of each thread's matching cache, which is cleared when full.
 const REGEX_BYTES_MAX: usize = 1 << 20;
 
 /// The paths of a route.
@@ -108,8 +107,7 @@ impl Pattern {
         self.bare() == Some(path)
     }
 
-    /// The whole path, then its captures; `None` if the path does not match. A group of a regular expression that did not
-    /// participate is empty.
+    /// The whole path, then its captures; `None` if the path does not match. A group that did not participate is empty.
     #[must_use]
     pub fn captures<'p>(&self, path: &'p str) -> Option<Vec<&'p str>> {
         match self {
@@ -158,8 +156,7 @@ impl Wildcard {
         &self.parts[0]
     }
 
-    /// Whether the first star always matches the slash at the start of a path: it is the first character, and the text after
-    /// it cannot match at the start of a path, where it would leave the star empty.
+    /// Whether the first star always matches the slash at the start of a path: it comes first, and is not empty because the text after it begins no path.
     pub(super) fn has_first_slash(&self) -> bool {
         match &self.parts[..] {
             [first, last] if last.is_empty() => first.is_empty(),

@@ -26,7 +26,6 @@ pub struct Replacement {
     parts: Vec<Part>,
 }
 
-/// A part of a replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Literal(String),
@@ -36,7 +35,6 @@ enum Part {
     Query(Component),
 }
 
-/// A component of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Component {
     Host,
@@ -174,16 +172,14 @@ impl Replacement {
                 }
             }
         }
-        // Two slashes would begin a host (RFC 3986 §4.2), which the client would choose. Browsers treat a backslash as a slash
-        // (WHATWG URL, "relative slash state").
+        // Two slashes begin a host (RFC 3986 §4.2), which the client would choose; browsers read `\` as `/` (WHATWG URL, "relative slash state").
         if ["//", "/\\"].iter().any(|start| text.starts_with(start)) && !names_host(&self.text) {
             text = format!("/{}", text.trim_start_matches(['/', '\\']));
         }
         text
     }
 
-    /// The decoded path of the target on the same host, whatever the query; `None` if it names a host, or if the query is a
-    /// part of the path.
+    /// The decoded path of the target on the same host, whatever the query; `None` if it names a host, or the query is part of the path.
     #[must_use]
     pub fn path(&self, captures: &[&str]) -> Option<String> {
         if names_host(&self.text) || self.parts.contains(&Part::Query(Component::Path)) {
@@ -286,8 +282,7 @@ fn has_owner(after: &str) -> bool {
     owner.split('.').rev().take(2).filter(|label| is_label(label)).count() == 2
 }
 
-/// Whether the match of the pattern's first star begins with the slash of every path. In `*/x` it does not, because it may be
-/// empty.
+/// Whether the match of the pattern's first star begins with the slash of every path. In `*/x` it does not, because it may be empty.
 fn begins_with_slash(pattern: &Pattern) -> bool {
     match pattern {
         Pattern::Wildcard(wildcard) => wildcard.has_first_slash(),

@@ -80,7 +80,6 @@ impl RateSettings {
     }
 }
 
-/// The units of a rate.
 const UNITS: [(&str, u64); 3] = [("s", 1), ("m", 60), ("h", 3600)];
 
 /// The highest number of requests in a rate.

@@ -1,5 +1,4 @@
-//! The settings of a route that serves a directory: how its files are sent, which of them are scripts, and what answers where a path
-//! leads to no file.
+//! The settings of a route that serves a directory: how its files are sent, which are scripts, and what answers where a path leads to no file.
 
 use std::path::PathBuf;
 

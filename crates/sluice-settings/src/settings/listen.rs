@@ -11,8 +11,7 @@ pub struct ListenSettings {
     pub address: ListenAddress,
     /// The permissions of a unix socket's file: which processes may connect (unix(7)).
     pub socket_mode: u32,
-    /// The proxies whose connections begin with a header of the PROXY protocol; connections of other peers are then
-    /// refused. `None` without the PROXY protocol.
+    /// The proxies whose connections begin with a header of the PROXY protocol; other peers are then refused. `None` without the PROXY protocol.
     pub proxy_protocol: Option<Peers>,
     /// TLS; `None` for clear text.
     pub tls: Option<TlsSettings>,

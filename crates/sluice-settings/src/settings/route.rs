@@ -1,5 +1,4 @@
-//! The settings of a site's routes: which requests a route is for, and what it does. The settings of its scripts are in
-//! `script`, those of a directory of files in `directory`.
+//! The settings of a site's routes: which requests a route is for, and what it does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +17,7 @@ pub struct RouteSettings {
     pub comment: Option<String>,
     /// The names of the blocks that it uses, for explanations.
     pub blocks: Vec<String>,
-    /// `/exact`, `/prefix/*` or, under the root, `*.cgi`, where `*` stands for any run of characters; or a regular
-    /// expression.
+    /// `/exact`, `/prefix/*` or, under the root, `*.cgi`, where `*` stands for any run of characters; or a regular expression.
     pub path: Pattern,
     /// The conditions besides the path.
     pub when: Conditions,

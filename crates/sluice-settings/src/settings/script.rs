@@ -1,5 +1,4 @@
-//! The settings of a route that runs scripts: the program, its mode, its variables, the limits of its output, its timeouts,
-//! and its processes.
+//! The settings of a route that runs scripts: program, mode, variables, output limits, timeouts and processes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,13 +18,11 @@ pub struct ScriptSettings {
     pub mode: Mode,
     /// Whether the directory of the source need not exist: its scripts run once it does.
     pub is_directory_optional: bool,
-    /// Programs that run files of a suffix (`".pl"` → `perl`), looked up in PATH unless they contain a slash. Such a file
-    /// needs no execute bit and no `#!` line.
+    /// Programs that run files of a suffix (`".pl"` → `perl`); looked up in PATH without a slash. Such a file needs no execute bit and no `#!` line.
     pub interpreters: BTreeMap<String, String>,
     /// The engines, in mode `rte`.
     pub engines: EngineSettings,
-    /// Directories of files that a script may have sent instead of a body: X-Accel-Redirect names a file by one of these
-    /// paths (`/a/`), X-Sendfile by its own.
+    /// Directories of files that a script may have sent instead of a body: X-Accel-Redirect names a file by these paths (`/a/`), X-Sendfile by its own.
     pub send_files: BTreeMap<String, PathBuf>,
     /// How a script gets a request body without a length.
     pub request_body: RequestBody,
@@ -43,11 +40,9 @@ pub struct ScriptSettings {
     pub pool: PoolSettings,
     /// The processes of all scripts of the route together, if bounded.
     pub processes_max: Option<usize>,
-    /// Paths, each with an optional query, that are requested with the method PROCTOR in a process that is started in advance, before it gets
-    /// a request of a client.
+    /// Paths, perhaps with a query, that are requested with the method PROCTOR in a process started in advance, before it gets a client's request.
     pub proctor: Vec<String>,
-    /// Files, and directories of files, whose changes replace kept processes. `None`: of engines, the sources below the directory of the
-    /// scripts; otherwise none.
+    /// Files, and directories of files, whose changes replace kept processes. `None`: for engines, the sources below the directory of the scripts.
     pub reload_on: Option<Vec<PathBuf>>,
 }
 
@@ -211,8 +206,7 @@ pub struct ScriptTimeouts {
     pub output: Duration,
     /// Longest time for a whole exchange, if bounded. After it: as for `reply` or `output`.
     pub deadline: Option<Duration>,
-    /// How long a script may continue after its client has disconnected; its output is discarded. `None`: 5 s for a kept process, so
-    /// that it can be kept, and not at all for the others.
+    /// How long a script may go on, its output discarded, after its client has disconnected. `None`: 5 s for a kept process, so that it can be kept, else 0.
     pub client_grace: Option<Duration>,
     /// Time between SIGTERM and SIGKILL.
     pub kill_grace: Duration,
@@ -250,8 +244,7 @@ pub struct PoolSettings {
     pub min: usize,
     /// A process that has had no request for this long is ended.
     pub idle: Duration,
-    /// Requests after which a process is replaced, if bounded; for each process up to a tenth fewer, so that those that were started
-    /// together are not replaced together.
+    /// Requests after which a process is replaced, if bounded; up to a tenth fewer for each, so that processes started together are not replaced together.
     pub requests_max: Option<u64>,
     /// Time after its start when a process is replaced, if bounded; for each process up to a tenth less, as for `requests_max`.
     pub lifetime_max: Option<Duration>,

@@ -29,15 +29,13 @@ pub struct SiteSettings {
     pub identity: Option<IdentitySettings>,
     /// Whether its clients need a certificate, where no route says otherwise.
     pub client_certificates: CertificateUse,
-    /// The authorities of its clients' certificates: on every address with TLS, clients that name one of its hosts are asked
-    /// for a certificate of these. `None` for the authorities of the address.
+    /// The authorities of its clients' certificates: clients that name one of its hosts are asked for one on every address with TLS. `None`: the address's.
     pub client_authorities: Option<AuthoritySettings>,
     /// How long clients must use https only (HSTS, RFC 6797); sent over TLS.
     pub hsts: Option<Duration>,
     /// Names of index pages, in the order in which they are tried.
     pub index: Vec<String>,
-    /// Routes in the order in which they are tried; the first that matches and has an answer decides. Without one, the path
-    /// is a file under `root`.
+    /// Routes in the order in which they are tried; the first that matches and has an answer decides. Without one, the path is a file under `root`.
     pub routes: Vec<RouteSettings>,
     /// Media types, caching and directory listings.
     pub files: FileSettings,

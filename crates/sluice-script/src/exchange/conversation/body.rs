@@ -19,9 +19,8 @@ use crate::process::Violation;
 /// A reply that is complete and no larger than this, bytes, is sent in one chunk, with its length.
 const COLLECT_BYTES_MAX: usize = 128 << 10;
 
-/// How long the head of a reply waits for the first byte of its body. A script that fails meanwhile is answered with 502; later its
-/// response can only be aborted. A client that acts on the head alone sees it later by this time, so the head of a stream does not
-/// wait (`serve`).
+/// How long the head of a reply waits for the first byte of its body. A script that fails meanwhile is answered with 502; later its response can only
+/// be aborted. A client that acts on the head alone sees it later by this time, so the head of a stream does not wait (`serve`).
 const HEAD_WAIT: Duration = Duration::from_millis(300);
 
 impl Conversation {
@@ -73,8 +72,7 @@ impl Conversation {
         Ok(None)
     }
 
-    /// Waits a little for the first chunk if none is collected, so that a script that fails after the head is not answered with
-    /// its status. Then as `collect_whole`.
+    /// Waits a little for the first chunk, so that a script that fails after the head is not answered with its status. Then as `collect_whole`.
     pub(crate) async fn wait_for_body(&mut self) -> Result<Option<Bytes>, Fault> {
         if !self.collected.is_empty() {
             return Ok(None);

@@ -18,9 +18,7 @@
 /// Whether a process has served requests before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Age {
-    /// Started for this request.
     New,
-    /// Has served requests.
     Used,
 }
 

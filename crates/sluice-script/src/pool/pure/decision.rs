@@ -7,8 +7,7 @@ use super::queue::Ticket;
 use super::slot::ProcessId;
 use crate::process::Reason;
 
-/// Asked just before a process would be started: whether there is room for it in the bounds that pools share. If so, the room is
-/// taken, and the process is started.
+/// Asked just before a process would be started: whether the bounds that pools share have room. If so, it is taken, and the process is started.
 pub(crate) type Room<'a> = &'a mut dyn FnMut(Need) -> bool;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
