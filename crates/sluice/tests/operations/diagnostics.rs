@@ -120,7 +120,7 @@ fn the_log_goes_to_a_file_that_is_reopened_and_never_sent() {
 
     fs::rename(server.path("htdocs/server.log"), server.path("old.log")).unwrap();
     server.signal("USR1");
-    assert!(wait_until(|| server.path("htdocs/server.log").exists()));
+    wait_for_text(&server, "htdocs/server.log", "the logs are opened again");
     assert_eq!(server.get("/cgi-bin/warns").text(), "done");
     wait_for_text(&server, "htdocs/server.log", "out of order");
     assert_eq!(read(&server.path("old.log")).matches("out of order").count(), 1);

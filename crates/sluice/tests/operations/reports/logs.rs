@@ -71,7 +71,7 @@ fn the_log_of_each_site_is_shown_and_rotation_is_followed() {
     let path = server.path("b.log");
     fs::rename(&path, server.path("b.log.1")).unwrap();
     server.signal("USR1");
-    assert!(wait_until(|| path.exists()));
+    wait_for_line(&server, "log=server", "the logs are opened again");
     server.send("GET /a.txt?after HTTP/1.1\r\nHost: b.test\r\n\r\n");
     wait_for_line(&server, "log=access:b.test", "after");
     assert!(
