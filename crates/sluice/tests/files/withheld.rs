@@ -325,6 +325,8 @@ fn log_whose_link_leads_elsewhere_after_a_rotation_is_not_sent() {
     server.signal("USR1");
     server.log_line("the logs are opened again");
     server.get("/none");
-    assert!(wait_until(|| !fs::read(server.path("htdocs/late.txt")).unwrap().is_empty()));
+    assert!(wait_until(|| !fs::read(server.path("htdocs/late.txt"))
+        .unwrap()
+        .is_empty()));
     assert_not_sent(&server, &["/late.txt"]);
 }
