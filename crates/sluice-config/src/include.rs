@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_settings::notation::reason;
 
-use super::document::{Document, Lack};
+use super::document::Document;
 
 /// Files that a configuration includes; more are a pattern that was not meant so.
 const FILES_MAX: usize = 1000;
@@ -81,12 +81,9 @@ fn paths(pattern: &str, line: usize, document: &Document<'_>) -> Result<Vec<Stri
                 Err(error) if is_certain => return Err(refusal(&directory, &error, document)),
                 // What a wildcard has matched need not be a directory.
                 Err(error) if error.kind() == ErrorKind::NotADirectory => continue,
+                // What is missing may have protected a site.
                 Err(error) => {
-                    document.report_lack(
-                        Lack::Skipped,
-                        line,
-                        format!("include: {}", refusal(&directory, &error, document)),
-                    );
+                    document.report(line, format!("include: {}", refusal(&directory, &error, document)));
                     continue;
                 }
             };

@@ -85,10 +85,11 @@ pub(super) fn read(root: &mut Root, main: &Document<'_>, main_blocks: &Blocks<'_
     root.settings.config_files = texts.into_iter().map(|(file, _)| file.path).collect();
 }
 
-/// The text of a file. `None` if it cannot be read; that has been reported. What a wildcard has found need not be a file.
+/// The text of a file. `None` if it cannot be read; that has been reported. A directory that a wildcard has found holds no configuration; what another
+/// file would say may protect a site.
 fn text_of(file: IncludeFile, main: &Document<'_>) -> Option<(IncludeFile, String)> {
     let kind = main.files.kind(&file.path);
-    let is_optional = file.is_matched && matches!(kind, FileKind::Directory | FileKind::Missing(_));
+    let is_optional = file.is_matched && kind == FileKind::Directory;
     let refusal = match kind {
         // Opening a FIFO would wait for its writer.
         FileKind::Directory | FileKind::Other => "is not a regular file".to_owned(),

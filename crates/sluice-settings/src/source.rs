@@ -11,6 +11,7 @@
 //! Its file system may answer nothing: whoever reads a configuration does so with a deadline (`sluice_launch::deadline`).
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::io::{self, Read};
@@ -163,6 +164,13 @@ impl Source {
         self.record(|bundle| bundle.note_silent(paths));
     }
 
+    /// Notes files that cannot be read, each with the reason, if the source records: whoever reads the bundle has other permissions.
+    pub fn note_unread(&self, files: &[(PathBuf, String)]) {
+        for (path, reason) in files {
+            self.record(|bundle| drop(bundle.files.insert(unread(path), reason.clone().into_bytes())));
+        }
+    }
+
     /// The paths whose file systems did not answer when the files were read.
     #[must_use]
     pub fn silent(&self) -> Vec<PathBuf> {
@@ -184,10 +192,13 @@ impl Source {
     /// # Errors
     /// It cannot be read, or its file system does not answer.
     pub fn read(&self, path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
-        if let Some(Files::Given(bundle)) = self.0.as_deref()
-            && let Some(content) = bundle.files.get(path)
-        {
-            return Ok((content.len() as u64 <= bytes_max).then(|| content.clone()));
+        if let Some(Files::Given(bundle)) = self.0.as_deref() {
+            if let Some(content) = bundle.files.get(path) {
+                return Ok((content.len() as u64 <= bytes_max).then(|| content.clone()));
+            }
+            if let Some(reason) = bundle.files.get(&unread(path)) {
+                return Err(io::Error::other(String::from_utf8_lossy(reason).into_owned()));
+            }
         }
         let asked = path.to_owned();
         let read = move || {
@@ -245,6 +256,13 @@ impl Source {
             record(&mut bundle.lock().unwrap_or_else(PoisonError::into_inner));
         }
     }
+}
+
+/// The name, in a bundle, of the reason why a file cannot be read. No file has it, because the paths of files are absolute.
+fn unread(path: &Path) -> PathBuf {
+    let mut name = OsString::from("unread:");
+    name.push(path);
+    name.into()
 }
 
 impl Bundle {
@@ -341,7 +359,7 @@ fn take<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], NotABundle> {
 
 fn take_path(rest: &mut &[u8]) -> Result<PathBuf, NotABundle> {
     let path = take(rest)?.to_vec();
-    Ok(PathBuf::from(std::ffi::OsString::from_vec(path)))
+    Ok(PathBuf::from(OsString::from_vec(path)))
 }
 
 #[cfg(test)]
@@ -364,6 +382,7 @@ mod tests {
         assert_eq!(source.read(&key, 100).expect("a file"), Some(b"secret\xff".to_vec()));
         assert_eq!(source.read(&key, 6).expect("a file"), None, "too large");
         assert_eq!(source.names(&directory).expect("a directory"), ["key.pem"]);
+        source.note_unread(&[("/nobody/may".into(), "no permission".to_owned())]);
         let bytes = source.recorded().encode();
         fs::remove_dir_all(&directory).expect("a directory of ours");
         assert!(source.read(&key, 100).is_err());
@@ -376,6 +395,10 @@ mod tests {
         assert_eq!(given.read(&key, 6).expect("in the bundle"), None, "too large");
         assert_eq!(given.names(&directory).expect("in the bundle"), ["key.pem"]);
         assert!(given.read(&directory.join("other"), 100).is_err());
+        let unread = given
+            .read(Path::new("/nobody/may"), 100)
+            .map_err(|error| error.to_string());
+        assert_eq!(unread, Err("no permission".to_owned()));
         assert!(!format!("{given:?}").contains("secret"));
     }
 

@@ -3,6 +3,7 @@
 //! A deployment switches a symbolic link, or renames directories. The server has the directory of before open, and would serve it until a reload.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,8 +24,8 @@ const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(60);
 /// Time without a change after which the pause is short again.
 const QUIET: Duration = Duration::from_secs(600);
 
-/// Device and inode of a directory. `None` while there is none.
-type Identity = Option<(u64, u64)>;
+/// Device and inode of a directory, and its path without symbolic links, which scripts know. `None` while there is none.
+type Identity = Option<(u64, u64, PathBuf)>;
 
 /// The directories of a configuration, as of the last check. The default has none.
 #[derive(Default)]
@@ -69,7 +70,9 @@ impl ServedDirectories {
     }
 
     fn at(paths: Vec<PathBuf>) -> ServedDirectories {
-        let identities = paths.iter().map(|path| identity_of(&deadline::metadata(path).ok()?));
+        let identities = paths
+            .iter()
+            .map(|path| identity_of(deadline::canonicalize(path).ok()?, deadline::metadata));
         ServedDirectories {
             seen: identities.collect(),
             paths: paths.into(),
@@ -104,21 +107,23 @@ impl ServedDirectories {
         let mut changed = Vec::new();
         for (index, (seen, now)) in self.seen.iter_mut().zip(now).enumerate() {
             // One that appears is opened by the first request for it.
-            if seen.is_some() && now.is_some() && *seen != now {
+            let Some(now) = now else { continue };
+            if seen.as_ref().is_some_and(|seen| *seen != now) {
                 changed.push(index);
             }
-            *seen = now.or(*seen);
+            *seen = Some(now);
         }
         changed
     }
 }
 
 fn identity(path: &Path) -> Identity {
-    identity_of(&fs::metadata(path).ok()?)
+    identity_of(fs::canonicalize(path).ok()?, |path| fs::metadata(path))
 }
 
-fn identity_of(about: &fs::Metadata) -> Identity {
-    about.is_dir().then(|| (about.dev(), about.ino()))
+fn identity_of(path: PathBuf, ask: impl FnOnce(&Path) -> io::Result<fs::Metadata>) -> Identity {
+    let about = ask(&path).ok()?;
+    about.is_dir().then(|| (about.dev(), about.ino(), path))
 }
 
 #[cfg(test)]
@@ -131,20 +136,22 @@ mod tests {
 
     #[test]
     fn only_another_directory_counts_as_a_change() {
-        let [one, two] = [Some((1, 1)), Some((1, 2))];
+        let known = |inode, path: &str| Some((1, inode, PathBuf::from(path)));
+        let [one, two, renamed] = [known(1, "/one"), known(2, "/two"), known(2, "/new")];
         let mut directories = ServedDirectories {
-            seen: vec![one, None],
+            seen: vec![one.clone(), None],
             ..ServedDirectories::default()
         };
         for (now, changed) in [
-            ([one, None], &[][..]),
-            ([None, one], &[]),
-            ([one, one], &[]),
-            ([None, one], &[]),
-            ([two, two], &[0, 1]),
-            ([two, one], &[1]),
+            ([&one, &None], &[][..]),
+            ([&None, &one], &[]),
+            ([&one, &one], &[]),
+            ([&None, &one], &[]),
+            ([&two, &two], &[0, 1]),
+            ([&two, &one], &[1]),
+            ([&renamed, &one], &[0]),
         ] {
-            assert_eq!(directories.compare(now.to_vec()), changed, "{now:?}");
+            assert_eq!(directories.compare(now.map(Clone::clone).to_vec()), changed, "{now:?}");
         }
     }
 

@@ -272,7 +272,14 @@ pub(super) fn exchange(
     stream.get_ref().set_write_timeout(Some(ANSWER_TIMEOUT))?;
     stream.get_mut().write_all(&line)?;
     let mut text = String::new();
-    stream.take(ANSWER_BYTES_MAX).read_line(&mut text)?;
+    let read = stream.take(ANSWER_BYTES_MAX).read_line(&mut text);
+    read.map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::other(format!(
+            "the server has not answered for {} s; what it was asked to do may still happen",
+            ANSWER_TIMEOUT.as_secs()
+        )),
+        _ => error,
+    })?;
     if text.is_empty() {
         let message = match geteuid().is_root() {
             true => "the connection was closed without an answer: is this the control socket of a running server?",

@@ -47,7 +47,7 @@ impl Pending {
 pub(super) fn read(file: &Path, source: &Source) -> Result<(Settings, OwnedFd, Certificates), String> {
     let settings = sluice_config::load_from(file, source, |_| {}).map_err(|errors| errors.to_string())?;
     let certificates = Certificates::of(&settings);
-    certificates.record(source);
+    source.note_unread(&certificates.record(source));
     source.note_silent(&deadline::silent_paths());
     Ok((settings, seal(&source.recorded())?, certificates))
 }
