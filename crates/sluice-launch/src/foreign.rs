@@ -8,6 +8,7 @@ pub(crate) mod answer;
 pub mod deadline;
 pub(crate) mod elsewhere;
 pub(crate) mod files;
+pub(crate) mod owners;
 pub(crate) mod received;
 pub(crate) mod refuse;
 pub(crate) mod user_threads;

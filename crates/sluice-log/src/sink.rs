@@ -3,10 +3,10 @@
 //! Lines that cannot be written wait, up to a limit, and are retried; beyond the limit whole lines are counted and
 //! dropped. A partly written line is completed first, or written whole again if the file was replaced meanwhile.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use memchr::{memchr, memchr_iter, memrchr};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
-use sluice_launch::deadline;
+use sluice_launch::{deadline, open_to_append};
 use sluice_settings::permission::{Subject, Use, denial, read_only_explained};
 use sluice_settings::{LogTarget, Rotation};
 
@@ -299,14 +299,7 @@ fn open_append(path: &Path) -> io::Result<File> {
 
 /// Opens a file as `open_append` does, and waits for its file system.
 fn open_answered(path: &Path) -> io::Result<File> {
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
-    let mut options = OpenOptions::new();
-    options.append(true).mode(NEW_FILE_MODE).custom_flags(flags);
-    // First one that is there: O_CREAT takes the lock of the directory, also when the file exists, and others can keep that.
-    let opened = match options.open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => options.create(true).open(path),
-        opened => opened,
-    };
+    let opened = open_to_append(path, NEW_FILE_MODE);
     let file = opened.map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::NXIO) => io::Error::other("is a FIFO that no program reads, or a socket: name a regular file"),
         Some(Errno::ACCESS) => refused(path, error),

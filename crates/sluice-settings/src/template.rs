@@ -1,10 +1,16 @@
 //! Templates of pages that a site may replace, in the language of Jinja; they are parsed and tried before they are used.
+//!
+//! Their authors may be users who can do nothing else to the server. So a template has no variables of its own, no macros and no repetition of texts, with which
+//! thirty lines double a text to more than the memory; what is left of the language makes texts of bounded length.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use minijinja::{Environment, UndefinedBehavior};
+use minijinja::machinery::{Token, WhitespaceConfig, tokenize};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, filters, tests as checks};
 use serde::Serialize;
 
 /// Largest text of a template, bytes: it is kept in memory, and pages for people are shorter.
@@ -13,7 +19,15 @@ pub const TEMPLATE_BYTES_MAX: usize = 256 << 10;
 /// Most steps of rendering, about one for each tag and value: some hundred per line of the longest listing. More fail, so that no template loops forever.
 const STEPS_MAX: u64 = 5_000_000;
 
-/// The template's name within its environment. Because of its suffix all values are escaped for HTML.
+/// Largest page, bytes.
+const PAGE_BYTES_MAX: usize = 16 << 20;
+
+/// Most tokens between `{{` and `}}`, or `{%` and `%}`: each may be a text as long as a URL.
+const TAG_TOKENS_MAX: usize = 64;
+
+const TAGS: [&str; 6] = ["for", "endfor", "if", "elif", "else", "endif"];
+
+/// The template's name within its environment.
 const NAME: &str = "page.html";
 
 /// A parsed template. Clones share it.
@@ -41,7 +55,10 @@ impl Template {
                 text: format!("is larger than {} KiB", TEMPLATE_BYTES_MAX >> 10),
             });
         }
-        let mut environment = Environment::new();
+        check_tags(text)?;
+        let mut environment = Environment::empty();
+        environment.set_auto_escape_callback(|_| AutoEscape::Html);
+        add_filters(&mut environment);
         // A misspelt variable is an error, which is found when the template is tried.
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_fuel(Some(STEPS_MAX));
@@ -54,13 +71,80 @@ impl Template {
 
     /// Renders the page with these variables.
     pub fn render(&self, values: impl Serialize) -> Result<String, TemplateError> {
-        Ok(self.environment.get_template(NAME)?.render(values)?)
+        let mut page = Page(Vec::new());
+        let template = self.environment.get_template(NAME)?;
+        drop(template.render_captured_to(values, &mut page)?);
+        Ok(String::from_utf8_lossy(&page.0).into_owned())
     }
 
     /// The file of the template.
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// The page that is being rendered.
+struct Page(Vec<u8>);
+
+impl Write for Page {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > PAGE_BYTES_MAX {
+            let text = format!("the page is larger than {} MiB", PAGE_BYTES_MAX >> 20);
+            return Err(io::Error::other(text));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The filters and tests of templates: none makes a text much longer.
+fn add_filters(environment: &mut Environment<'static>) {
+    environment.add_filter("capitalize", filters::capitalize);
+    environment.add_filter("default", filters::default);
+    environment.add_filter("escape", filters::escape);
+    environment.add_filter("first", filters::first);
+    environment.add_filter("last", filters::last);
+    environment.add_filter("length", filters::length);
+    environment.add_filter("lower", filters::lower);
+    environment.add_filter("safe", filters::safe);
+    environment.add_filter("title", filters::title);
+    environment.add_filter("trim", filters::trim);
+    environment.add_filter("upper", filters::upper);
+    environment.add_test("defined", checks::is_defined);
+    environment.add_test("none", checks::is_none);
+    environment.add_test("odd", checks::is_odd);
+    environment.add_test("even", checks::is_even);
+}
+
+/// Refuses tags that keep or repeat texts. A mistake in the syntax is reported when the template is parsed.
+fn check_tags(text: &str) -> Result<(), TemplateError> {
+    let (mut tokens, mut begins_tag) = (0, false);
+    for token in tokenize(text, false, SyntaxConfig, WhitespaceConfig::default()) {
+        let Ok((token, span)) = token else { return Ok(()) };
+        let refuse = |text: String| {
+            let line = Some(usize::from(span.start_line));
+            Err(TemplateError { line, text })
+        };
+        tokens += 1;
+        match token {
+            Token::TemplateData(_) | Token::VariableStart | Token::BlockStart => tokens = 0,
+            Token::Ident(name) if begins_tag && !TAGS.contains(&name) => {
+                return refuse(format!("a page has no tag \"{name}\": it has if and for"));
+            }
+            Token::Ident("recursive") => return refuse("a loop cannot be recursive".to_owned()),
+            Token::Mul | Token::Pow => return refuse("a page cannot multiply".to_owned()),
+            _ if tokens > TAG_TOKENS_MAX => {
+                return refuse(format!("a tag has more than {TAG_TOKENS_MAX} names, values and signs"));
+            }
+            _ => {}
+        }
+        begins_tag = matches!(token, Token::BlockStart);
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Template {
@@ -123,10 +207,54 @@ mod tests {
 
     #[test]
     fn endless_and_oversized_templates_are_refused() {
-        let loops = "{% for a in range(9999) %}{% for b in range(9999) %}{{ b }}{% endfor %}{% endfor %}";
-        assert!(render(loops, "").is_err());
+        let mut loops = "{{ a }}".to_owned();
+        for _ in 0..10 {
+            loops = format!("{{% for a in name %}}{loops}{{% endfor %}}");
+        }
+        assert!(render(&loops, "0123456789").unwrap_err().text.contains("fuel"));
+        let long = "x".repeat(TEMPLATE_BYTES_MAX - 100);
+        let page = render(&format!("{{% for a in name %}}{long}{{% endfor %}}"), &"x".repeat(100));
+        assert!(page.unwrap_err().text.contains("write"));
         assert!(render(&"x".repeat(TEMPLATE_BYTES_MAX), "").is_ok());
         assert!(render(&"x".repeat(TEMPLATE_BYTES_MAX + 1), "").is_err());
+    }
+
+    #[test]
+    fn a_template_cannot_double_a_text() {
+        for (text, reason) in [
+            ("\n{% set s = name ~ name %}", "no tag \"set\""),
+            ("\n{%- with s = name ~ name %}{% endwith %}", "no tag \"with\""),
+            ("\n{% macro m(x) %}{{ x }}{{ x }}{% endmacro %}", "no tag \"macro\""),
+            ("\n{% filter upper %}{% endfilter %}", "no tag \"filter\""),
+            ("\n{{ \"x\" * 1000000000000 }}", "multiply"),
+            (
+                "\n{% for x in name recursive %}{{ loop(x) ~ loop(x) }}{% endfor %}",
+                "recursive",
+            ),
+        ] {
+            let error = render(text, "x").unwrap_err();
+            assert!(error.line == Some(2) && error.text.contains(reason), "{text}: {error}");
+        }
+        for text in [
+            "{{ name|replace(\"x\", \"xxxxxxxxxx\") }}",
+            "{{ range(100) }}",
+            "{{ name|join(name) }}",
+            "{{ name|indent(1000000000000) }}",
+        ] {
+            assert!(render(text, "x").is_err(), "{text}");
+        }
+        let many = vec!["name"; TAG_TOKENS_MAX].join(" ~ ");
+        assert!(
+            render(&format!("{{{{ {many} }}}}"), "x")
+                .unwrap_err()
+                .text
+                .contains("more than 64")
+        );
+        let few = vec!["name"; TAG_TOKENS_MAX / 2].join(" ~ ");
+        assert_eq!(
+            render(&format!("{{{{ {few} }}}}"), "x").unwrap(),
+            "x".repeat(TAG_TOKENS_MAX / 2)
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::{Pid, getpid};
 
-use crate::foreign::deadline;
+use crate::foreign::{deadline, owners};
 
 /// Links to the open files of this process (proc(5)).
 pub const OWN_DESCRIPTORS: &str = "/proc/self/fd";
@@ -43,20 +43,19 @@ pub fn reopen(named: &impl AsRawFd, access: OFlags) -> io::Result<File> {
     Ok(opened?.into())
 }
 
-/// Opens a regular file for reading.
+/// Opens a regular file for reading, for those who have a part in its path.
 ///
 /// Opening something else has effects, for which a link in its place is enough: a terminal becomes that of the process, whose keys then end it, a FIFO waits
-/// for its writer, and a device may do anything.
+/// for its writer, and a device may do anything. And whoever owns a link or directory on the path chooses the file, so it must be one that they may read.
 ///
 /// # Errors
-/// Those of open(2), or the path leads to something else than a regular file.
+/// Those of open(2), or the path leads to something else than a regular file, or somebody who may not read the file can exchange it for another one.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    let named = open(path, OFlags::PATH | OFlags::CLOEXEC, FileMode::empty())?;
-    check_regular(&named)?;
+    let named = owners::open_for_owners(path)?;
     reopen(&named, OFlags::RDONLY | OFlags::NOCTTY)
 }
 
-fn check_regular(file: &OwnedFd) -> io::Result<()> {
+pub(crate) fn check_regular(file: &OwnedFd) -> io::Result<()> {
     match FileType::from_raw_mode(fstat(file)?.st_mode) {
         FileType::RegularFile => Ok(()),
         FileType::Directory => Err(Errno::ISDIR.into()),

@@ -164,7 +164,7 @@ impl ServerUser {
     }
 }
 
-/// The path without links in its directories, if only root can change them.
+/// The path without links in its directories, if only root can change them, and the links.
 pub(crate) fn in_directory_of_root(path: &Path) -> Option<PathBuf> {
     let parent = path.parent()?;
     let parent = if parent.as_os_str().is_empty() {
@@ -172,6 +172,9 @@ pub(crate) fn in_directory_of_root(path: &Path) -> Option<PathBuf> {
     } else {
         parent
     };
+    if !sluice_launch::is_path_of_root(parent) {
+        return None;
+    }
     let parent = sluice_launch::directory_of_root(parent, sluice_launch::Others::Nothing)?;
     Some(parent.join(path.file_name().unwrap_or_default()))
 }
