@@ -42,6 +42,9 @@ pub(crate) const ENCRYPTED_BYTES_MAX: usize = 4 * RECORD_BYTES;
 /// Bytes of a file of certificates or keys, at most: a chain has some thousands, a list of all public CAs 250,000.
 const PEM_BYTES_MAX: u64 = 4 << 20;
 
+/// Bytes of a certificate with its chain, at most. Each handshake sends all of it, and OpenSSL's clients refuse more than 100 KiB.
+const CHAIN_BYTES_MAX: usize = 100 << 10;
+
 const TLS_1_3_ONLY: &[&SupportedProtocolVersion] = &[&TLS13];
 const TLS_1_2_AND_1_3: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
 
@@ -268,6 +271,12 @@ fn read_identity(
             "the generated certificate".to_owned(),
         ),
     };
+    let bytes: usize = chain.iter().map(|certificate| certificate.len()).sum();
+    if bytes > CHAIN_BYTES_MAX {
+        return Err(refuse(&format!(
+            "{name}: the certificate and its chain have {bytes} bytes, of which each client gets all: {CHAIN_BYTES_MAX} at most"
+        )));
+    }
     match CertifiedKey::from_der(chain, key, provider) {
         Ok(certified) => Ok((certified, name)),
         Err(rustls::Error::InconsistentKeys(_)) => {

@@ -1,5 +1,7 @@
 //! Error responses: their media type, how much detail they show, and a site's own error pages.
 
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
 use sluice_testing::{Response, Server, Setup, run};
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
@@ -184,6 +186,36 @@ fn reload_rereads_error_pages_and_an_invalid_one_changes_nothing() {
     server.signal("HUP");
     server.log_line("is in force");
     assert_eq!(fetch(&server, "/none", BROWSER).text(), "two");
+}
+
+#[test]
+fn a_page_that_a_user_has_lead_to_a_file_of_root_is_not_read() {
+    const ANN: u32 = 64_011;
+    let setup = Setup::new().site("errors = { 404 = \"pages/404.html\" }");
+    std::fs::create_dir(setup.path("pages")).unwrap();
+    std::fs::write(setup.path("pages/404.html"), "hers").unwrap();
+    let server = setup.start();
+    let secret = server.path("secret");
+    std::fs::write(&secret, "of root").unwrap();
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::remove_file(server.path("pages/404.html")).unwrap();
+    symlink(&secret, server.path("pages/404.html")).unwrap();
+    if chown(server.path("pages"), Some(ANN), Some(ANN)).is_err() {
+        // Only root serves files of several users.
+        return;
+    }
+    server.signal("HUP");
+    let line = server.log_line(
+        "404.html cannot be read: belongs to user 0, and user 64011, who owns a link or directory of its path, may not read it",
+    );
+    assert!(line.contains("errors: 404: "), "{line}");
+    assert_eq!(fetch(&server, "/none", BROWSER).text(), "hers");
+    std::fs::write(server.path("page"), "{% set s = path ~ path %}{{ s }}").unwrap();
+    std::fs::remove_file(server.path("pages/404.html")).unwrap();
+    std::fs::rename(server.path("page"), server.path("pages/404.html")).unwrap();
+    server.signal("HUP");
+    server.log_line("404.html:1: a page has no tag \"set\"");
+    assert_eq!(fetch(&server, "/none", BROWSER).text(), "hers");
 }
 
 #[test]

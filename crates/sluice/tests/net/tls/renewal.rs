@@ -93,6 +93,17 @@ fn an_upgrade_between_a_new_key_and_its_certificate_keeps_the_old_pair() {
 }
 
 #[test]
+fn a_chain_that_each_handshake_would_send_is_bounded() {
+    let authority = Authority::new();
+    let server = start(&authority);
+    let old = certificate(&server, &authority, "one.test");
+    let text = fs::read_to_string(server.path("one.pem")).unwrap();
+    fs::write(server.path("one.pem"), text.repeat(400)).unwrap();
+    server.log_line("bytes, of which each client gets all: 102400 at most");
+    assert_eq!(certificate(&server, &authority, "one.test"), old);
+}
+
+#[test]
 fn a_deleted_certificate_stays_in_effect_and_is_reported() {
     let authority = Authority::new();
     let server = start(&authority);
