@@ -109,7 +109,6 @@ pub struct Ticket {
     limit: FailureLimit,
     lifetime: Duration,
     begun: Instant,
-    /// Whether it was counted as wrong.
     is_counted: bool,
 }
 
@@ -237,9 +236,8 @@ impl Question<'_> {
     }
 }
 
-/// The name under which wrong passwords are counted: directories know a user by several spellings (`ANN`, `ann `, `ａｎｎ`, `änn`), which must
-/// not give an attacker as many attempts. As RFC 4518 §2 prepares names: compatible letters, capitals, invisible ones and blanks; and without
-/// accents, as Active Directory compares.
+/// The name under which wrong passwords are counted. Directories know a user by several spellings (`ANN`, `ann `, `ａｎｎ`, `änn`), which must not multiply the
+/// attempts. Prepared as RFC 4518 §2 prepares names (compatible letters, capitals, invisible ones, blanks); accents are removed, as Active Directory compares.
 fn counted_name(name: &str) -> String {
     let mapped: String = FOLD.map_normalize(name.chars()).collect();
     let letters: String = DECOMPOSE
@@ -287,9 +285,8 @@ impl Ticket {
     }
 }
 
-/// When a question that came at `begun` is answered, if the password was found to be wrong by `now`: after its delay. The time that it took
-/// must not tell whether the user exists, so it is a part of the delay; if it took longer, the answer waits for a multiple of the shortest
-/// delay.
+/// When a question of `begun` is answered whose password was found to be wrong by `now`: after its delay. The time that it took must not tell whether the user
+/// exists, so it is a part of the delay; if it took longer, the answer waits for a multiple of the shortest delay.
 fn answer_time(begun: Instant, delay: Duration, now: Instant) -> Instant {
     let elapsed = now.saturating_duration_since(begun);
     if elapsed <= delay {
@@ -407,8 +404,7 @@ impl HashPassword {
     }
 }
 
-/// Spends the time that a wrong password takes, besides that of the user's own hash: one hash of each kind in the file, so that the time tells
-/// neither who exists nor which kind a user has.
+/// Spends the time of a wrong password besides the user's own hash: one hash of each kind in the file, so that it tells neither who exists nor their kind.
 fn spend(users: &Users, own: Option<&StoredHash>, password: &[u8]) {
     for hash in users.hashes_besides(own) {
         let _ = hash.verify(password);

@@ -1,8 +1,7 @@
 //! Wrong passwords, counted by user and address: they are answered late, and past a limit no longer verified for a time.
 //!
-//! Two counters for each wrong password: that of the user from the address, and that of the address, which is allowed more because an
-//! address may stand for many people. There is none for a user from every address, because anybody could lock the user out. IPv6
-//! addresses count by their first 64 bits, the network of one customer.
+//! Each wrong password has two counters: of the user from the address, and of the address, which is allowed more because many people may share it. None counts
+//! a user from every address, because anybody could lock the user out. IPv6 addresses count by their first 64 bits, the network of one customer.
 //!
 //! Passwords that are being verified count as if they were wrong, so that many guesses at once are no more than one after the other. The
 //! same password several times counts once: a browser sends it with each of its requests.
@@ -19,8 +18,7 @@ use sluice_report::access::{FailedSender, FailureReport};
 /// Counters at most. When there are as many, those that are over are removed, and then the oldest.
 const COUNTERS_MAX: usize = 50_000;
 
-/// Senders at most of which the report knows the name. When there are as many, those that were quiet for longest are removed; their
-/// counters stay.
+/// Senders at most of which the report knows the name. When there are as many, those that were quiet for longest are removed; their counters stay.
 const NAMED_MAX: usize = 1000;
 
 /// How many times as many wrong passwords an address may send as one user from it.

@@ -8,8 +8,7 @@
 //! | `$apr1$` | 1000 rounds of MD5 | `htpasswd -m`; weak |
 //! | `{SHA}` | SHA-1 without salt | `htpasswd -s`; weak |
 //!
-//! Other kinds are refused with what to do instead. So are hashes that would occupy a thread for seconds, because a client causes one
-//! calculation with each wrong password.
+//! Other kinds are refused with what to do instead. So are hashes that take seconds of a thread: a client causes one calculation per wrong password.
 
 use argon2::Argon2;
 use argon2::password_hash::phc;

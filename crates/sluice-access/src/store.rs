@@ -107,8 +107,7 @@ impl UserStore {
         Ok(UserStore::new(source, stamps, Loaded::read(source)?, None))
     }
 
-    /// Reads the files, now if that is possible, or else when they have changed: until then nobody is a user (`fault`). `origin` is the place of
-    /// the rules in the configuration.
+    /// Reads the files, now or when they have changed: until then nobody is a user (`fault`). `origin` is the place of the rules in the configuration.
     pub fn open_or_await(source: &Arc<UserSource>, origin: &str) -> UserStore {
         let stamps = stamps(source);
         match Loaded::read(source) {
@@ -288,8 +287,7 @@ impl UserStore {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The groups of a user who needs no password here. Does not wait: files that have changed are read by a thread of their own, and the
-    /// groups of before count until it has.
+    /// The groups of a user who needs no password here. Does not wait: a thread reads files that have changed, and the earlier groups count until it has.
     pub fn groups_of(self: &Arc<UserStore>, user: &str) -> Arc<[Arc<str>]> {
         let generation = self.generation(Instant::now());
         let loaded = self.current(generation).unwrap_or_else(|| {

@@ -33,7 +33,6 @@ pub struct Throttle {
 struct Table {
     keys: HashMap<u64, Requests>,
     refused: u64,
-    /// Requests that have waited for too long.
     timed_out: u64,
 }
 

@@ -161,7 +161,6 @@ mod tests {
         Origin::new([192, 0, network, 1].into(), Rank::Other)
     }
 
-    /// Has all threads wait until the sender is dropped.
     fn hold(verifier: &Verifier) -> mpsc::Sender<()> {
         let (opened, gate) = mpsc::channel::<()>();
         let gate = Arc::new(Mutex::new(gate));

@@ -90,8 +90,7 @@ fn names_with_blanks(access: &AccessSettings) -> Vec<String> {
     rules_of(access).filter_map(line).collect()
 }
 
-/// The rules grant something to clients of this machine, and a trusted proxy has an address of it: its clients are not of this machine,
-/// so a request from there that names no client is nobody's.
+/// The rules grant something to clients of this machine, where a trusted proxy runs: a request from there that names no client is nobody's.
 fn loopback_of_proxy(settings: &Settings, access: &AccessSettings) -> Option<String> {
     let is_of_proxy = |ip: &IpAddr| settings.proxies.trusted.has_address(*ip);
     let is_granted = |ip: &IpAddr| access.read.grants_to(*ip) || access.write.grants_to(*ip);

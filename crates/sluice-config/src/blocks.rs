@@ -1,8 +1,7 @@
 //! `[blocks.NAME]`: keys that several routes or sites share, and `use`, which puts them there.
 //!
-//! Blocks are replaced before sections are read, so that a section reads the keys of a block as its own. A value keeps
-//! the file and line of the block: the spans of a block of the main file get `OF_MAIN` added where an included file
-//! uses it. Blocks of the main file are for all files, those of an included file for this file alone.
+//! Blocks are replaced before sections are read, so a section reads a block's keys as its own. A value keeps the file and line of its block: spans of a block
+//! of the main file get `OF_MAIN` added where an included file uses it. Blocks of the main file are for all files, others for their own file.
 
 use std::cell::Cell;
 use std::ops::Range;

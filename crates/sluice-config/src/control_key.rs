@@ -1,5 +1,4 @@
-//! The key `control` of a file that may have mistakes elsewhere: the commands to a running server must find it then, too, because the
-//! answer to `sluice reload` says what the mistakes are.
+//! The key `control` of a file with mistakes elsewhere: `sluice reload` must find the running server then, too, because its answer says what the mistakes are.
 
 use std::path::Path;
 

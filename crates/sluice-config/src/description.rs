@@ -1,5 +1,4 @@
-//! Sections and keys without the types that they are read into: what the reference page (`reference`) and the answers to unknown
-//! keys (`suggest`) need of them.
+//! Sections and keys without the types that they are read into, for the reference page (`reference`) and the answers to unknown keys (`suggest`).
 
 /// A section without the type that it is read into: what the reference page and the answers to unknown keys need of it.
 pub trait Described: Sync {

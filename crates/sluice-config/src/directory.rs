@@ -1,5 +1,4 @@
-//! `directory`, `scripts` and `fallback` of a `[[site.route]]`: a directory of files with scripts among them, and what answers where a path
-//! leads to nothing in it.
+//! `directory`, `scripts` and `fallback` of a `[[site.route]]`: a directory of files and scripts, and what answers where a path leads to nothing in it.
 
 use std::path::{Path, PathBuf};
 

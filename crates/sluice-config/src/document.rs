@@ -1,7 +1,6 @@
 //! A configuration file while it is read: its text, its directory, and the mistakes found so far.
 //!
-//! All mistakes are reported at once, in the order of their lines. The lines of all files of a configuration are
-//! numbered in one sequence, so that a line alone says which file it belongs to.
+//! All mistakes are reported at once, in the order of their lines. The lines of all files are numbered in one sequence, so that a line tells its file.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

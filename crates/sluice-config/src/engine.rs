@@ -226,8 +226,7 @@ pub(super) fn read_engines(
     })
 }
 
-/// Reports keys of engines in another mode or with another engine, and a mode `rte` without an engine. `key` is the one that names
-/// engines by suffix.
+/// Reports keys of engines in another mode or with another engine, and a mode `rte` without an engine. `key` is the one that names engines by suffix.
 pub(super) fn check_engines(script: &ScriptSettings, table: &Table<'_>, key: &'static str) {
     if !script.mode.has_engine() {
         for name in ["engine", "app", "fresh", "virtualenv", "php_value", "php_admin_value"] {
@@ -356,8 +355,7 @@ fn is_file_name(app: &str) -> bool {
     module.contains('/') || module.ends_with(".py")
 }
 
-/// The module that a file name probably means. The name of the directory itself, which is often written before it, is left out if the
-/// module is there without it.
+/// The module that a file name probably means. The directory's own name, often written before it, is left out if the module is there without it.
 fn module_of(directory: &Path, file: &str, document: &Document<'_>) -> String {
     let name = file.trim_end_matches(".py").trim_start_matches("./");
     let last = name.rsplit('/').next().unwrap_or(name);

@@ -1,7 +1,6 @@
 //! `${NAME}` in texts of a configuration: the variable of this name in the environment of the server.
 //!
-//! Names are in upper case, so that the variables of rewritings and templates (`${query}`, `${1}`) are no such text.
-//! What a variable holds is not TOML: it becomes a part of the text.
+//! Names are in upper case, unlike variables of rewritings and templates (`${query}`, `${1}`). A variable's value becomes a part of the text, not TOML.
 
 use std::borrow::Cow;
 
@@ -62,8 +61,7 @@ fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Strin
     Ok(expanded)
 }
 
-/// The name, the value for a variable that does not exist, and the length of `${NAME}` or `${NAME:-value}` at the beginning of a text. `None` if it
-/// begins with something else.
+/// The name, the value for a missing variable, and the length of `${NAME}` or `${NAME:-value}` at the beginning of a text; `None` if that is something else.
 fn reference(text: &str) -> Option<(&str, Option<&str>, usize)> {
     let inner = text.strip_prefix("${")?;
     let end = inner.find('}')?;

@@ -113,8 +113,7 @@ fn refusal(directory: &str, error: &io::Error, document: &Document<'_>) -> Strin
     }
 }
 
-/// Whether a name matches a pattern of one path segment. A wildcard does not match a leading dot, as in glob(7), so that
-/// temporary files of editors are left out.
+/// Whether a name matches a pattern of one path segment. As in glob(7), wildcards match no leading dot, so that temporary files of editors are left out.
 fn matches(pattern: &str, name: &str) -> bool {
     if name.starts_with('.') && !pattern.starts_with('.') {
         return false;

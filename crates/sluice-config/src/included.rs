@@ -1,8 +1,7 @@
 //! An included file: sites, and routes for sites that exist without it.
 //!
-//! The sites of all files are read before the routes, so that the order of the files does not decide whether a route
-//! finds its site. Routes of included files follow those of their site, in the order of the files: what the
-//! administrator wrote in the main file is tried first. An included file cannot include others, so there is no loop.
+//! Sites of all files are read before the routes, so a route finds its site whatever the order of the files. Routes of included files follow those of their
+//! site, in the order of the files: what the administrator wrote in the main file is tried first. Included files include no others, so there is no loop.
 
 use toml::de::DeTable;
 
@@ -108,8 +107,7 @@ fn text_of(file: IncludeFile, main: &Document<'_>) -> Option<(IncludeFile, Strin
     None
 }
 
-/// Reports keys that an included file cannot have, and `[[site.route]]` without a `[[site]]` above it, which TOML reads as one table
-/// `site`.
+/// Reports keys that an included file cannot have, and `[[site.route]]` without a `[[site]]` above it, which TOML reads as one table `site`.
 fn check_names(table: &Table<'_>) {
     let document = table.document;
     let has = |keys: &dyn Described, name: &str| keys.keys().iter().any(|key| key.name == name);

@@ -1,8 +1,7 @@
 //! A key of the configuration: its name, kind of value and setter, in one entry.
 //!
-//! Each section has a static list of such entries, in the file that interprets the section (`listen`, `site`, `script` …).
-//! `section` reads a section with its list; the reference page (`reference`) and the answers to unknown keys (`suggest`) are made
-//! from the same lists. Descriptions, defaults and examples are in `keys.md`.
+//! Each section has a static list of such entries, in the file that interprets it (`listen`, `site`, `script` …). `section` reads a section with its list; the
+//! reference page (`reference`) and the answers to unknown keys (`suggest`) come from it, too. Texts, defaults and examples are in `keys.md`.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! Permissions of users for the files of a configuration: those that the server must read, and those that a script should not.
 //!
-//! For `check`, which may run as root: root can read more than the server. Permission bits decide
-//! (`sluice_settings::permission`), so nothing is opened.
+//! For `check`, which may run as root: root can read more than the server. Permission bits decide (`sluice_settings::permission`), so nothing is opened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

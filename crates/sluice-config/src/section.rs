@@ -1,5 +1,4 @@
-//! Reads a section of the file with its list of keys: reports unknown and missing keys, checks each value's type and bounds, and
-//! calls its setter.
+//! Reads a section of the file with its list of keys: reports unknown and missing keys, checks each value's type and bounds, and calls its setter.
 //!
 //! A wrong value is reported and then treated as absent, so that all mistakes of a file are found at once.
 

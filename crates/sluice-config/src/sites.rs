@@ -1,5 +1,4 @@
-//! The sites of all files together: which of them a host belongs to, the routes that included files add, and what two sites must not
-//! share.
+//! The sites of all files together: which of them a host belongs to, the routes that included files add, and what two sites must not share.
 
 use sluice_settings::rule::covers;
 use sluice_settings::{ListenAddress, ListenSettings, SiteSettings};
@@ -62,8 +61,7 @@ impl Sites {
         self.any_host.first().map(|site| site.line)
     }
 
-    /// The number of the site to which an included file adds routes: the one of a host, or else the site for any host, or else the
-    /// first. `None` without a site.
+    /// The number of the site to which an included file adds routes: that of a host, else the site for any host, else the first. `None` without a site.
     pub(super) fn number_of(&self, host: Option<&str>) -> Option<usize> {
         let find =
             |is_it: &dyn Fn(&SiteSettings) -> bool| self.sites.iter().position(|site| is_it(&site.value.settings));

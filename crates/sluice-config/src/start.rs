@@ -19,8 +19,7 @@ pub fn sources(settings: &Settings) -> String {
     }
 }
 
-/// The sites, routes and scripts, and the logs. Of one site with one directory of scripts, as `sluice serve` has, the directories are
-/// named.
+/// The sites, routes and scripts, and the logs. Of one site with one directory of scripts, as `sluice serve` has, the directories are named.
 pub fn contents(settings: &Settings) -> String {
     let logs = format!(
         "access log: {}; server log: {}",

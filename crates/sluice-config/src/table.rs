@@ -160,8 +160,7 @@ impl Written<'_> {
     }
 }
 
-/// Reports a directory without which no server starts, if it does not exist. `name` is the key, or the part of its value, that names the
-/// directory.
+/// Reports a directory without which no server starts, if it does not exist. `name` is the key, or the part of its value, that names the directory.
 pub(crate) fn require_directory(document: &Document<'_>, name: &str, path: &At<PathBuf>) {
     if let Err(message) = check_directory(document, name, path) {
         document.report(path.line, message);
@@ -226,8 +225,7 @@ pub(crate) fn expect_file(written: &Written<'_>, file: &Path) -> Result<(), Stri
     }
 }
 
-/// Reports a pattern by which nothing is found in a directory: what its `*` matches is looked up there, so it needs one, and text that
-/// follows it within the name would be missing from the name.
+/// Reports a pattern that finds nothing in a directory: its `*` is looked up there, so it needs one, and no text may follow that within the name.
 pub(crate) fn require_star(document: &Document<'_>, path: &At<String>, what: &str) {
     let written = &path.value;
     let message = match written.split_once('*') {

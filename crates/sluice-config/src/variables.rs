@@ -57,8 +57,7 @@ const REQUEST_VARIABLES: [&str; 29] = [
 /// Prefixes of variables that the server sets: about a client certificate, WASD's additions, the mailbox and the memory buffer.
 const REQUEST_PREFIXES: [&str; 5] = ["SSL_CLIENT_", "WWW_FORM_", "WWW_KEY_", "WWW_GATEWAY_", "CGIPLUS"];
 
-/// Variables of RFC 3875 that the server does not set, because it authenticates nobody. A route may set them, but they belong to requests,
-/// so a process does not inherit them.
+/// Variables of RFC 3875 that the server does not set, because it authenticates nobody. A route may set them, but a process does not inherit them.
 const SETTABLE_REQUEST_VARIABLES: [&str; 3] = ["AUTH_TYPE", "REMOTE_IDENT", "REMOTE_USER"];
 
 /// Checks the prefix of variable names.

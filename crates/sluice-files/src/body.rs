@@ -1,10 +1,8 @@
-//! Reading a file while it is sent: exactly the bytes that it had when its length was announced, or an aborted body. No
-//! worker waits for a disk.
+//! Reading a file while it is sent: exactly the bytes that it had when its length was announced, or an aborted body. No worker waits for a disk.
 //!
-//! The worker itself reads chunks that are in the page cache, which costs no more than any read. The first chunk that is not
-//! there is read by a blocking thread. From then on the thread reads one chunk ahead until the end of the file, because the
-//! rest is most likely not in memory either; it reads from the disk while the client receives the chunk before. The same is
-//! done on file systems that cannot say what is in memory.
+//! The worker itself reads chunks that are in the page cache, which costs no more than any read. From the first chunk that is not, a blocking thread reads one
+//! chunk ahead until the end of the file, because the rest is most likely not in memory either: it reads while the client receives the chunk before. The same
+//! on file systems that cannot say what is in memory.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -33,7 +31,6 @@ const FILE: &str = "a file that is being sent";
 /// Bytes that the worker reads at once from a file that it converts.
 const CACHED_CHUNK_BYTES: usize = 64 << 10;
 
-/// A file that is read while it is sent.
 pub(crate) struct FileBody {
     reader: Reader,
     pace: Pace,
@@ -256,8 +253,7 @@ pub(crate) fn read_part(file: &File, at: u64, bytes: u64) -> io::Result<Bytes> {
     Ok(part.into())
 }
 
-/// Reads up to `bytes` bytes of a file from `at`, in a blocking thread: one pread(2), so there may be fewer; none only at the
-/// end of the file.
+/// Reads up to `bytes` bytes of a file from `at`, in a blocking thread: one pread(2), so there may be fewer; none only at the end of the file.
 pub(crate) fn read_at(file: &File, at: u64, bytes: usize) -> io::Result<Vec<u8>> {
     // pread fills the spare capacity, so the capacity is the size to be read.
     let mut chunk = Vec::with_capacity(bytes);

@@ -1,7 +1,6 @@
 //! The file cache: content and header fields of requested files, shared by all workers.
 //!
-//! An entry is fresh for `revalidate_after`. After that the file is opened again, under all rules of its directory, and its metadata are
-//! compared; it is read again only if it has changed.
+//! An entry is fresh for `revalidate_after`. Then the file is opened again, under all rules of its directory, and read only if its metadata differ.
 
 pub(crate) mod content;
 pub(crate) mod counters;
@@ -69,8 +68,7 @@ impl FileCache {
         }
     }
 
-    /// An empty cache with the bounds of this one that continues the counters of another one, or of this one. Files that are being read or
-    /// compressed for the other one do not get into it.
+    /// An empty cache with this one's bounds and the counters of another one or of this one. Files being read or compressed for the other do not get into it.
     #[must_use]
     pub fn continuing(&self, replaced: &FileCache) -> FileCache {
         let tally = Arc::clone(&replaced.tally);
@@ -169,8 +167,7 @@ impl FileCache {
         cached.set_checked_at(self.now());
     }
 
-    /// Whether a requested file is kept; counts the reason if not. A file whose next change might not show in its metadata is
-    /// not kept yet.
+    /// Whether a requested file is kept; counts the reason if not. A file whose next change might not show in its metadata is not kept yet.
     pub(crate) fn admits(&self, metadata: &Metadata) -> bool {
         if metadata.len() > self.settings.file_bytes_max {
             self.tally.count(Event::TooLarge);

@@ -1,7 +1,6 @@
 //! Work for the file cache that the lookup of a file leaves behind: files to be read into the cache, a variant to be compressed.
 //!
-//! Looking up a file reads none of it, because its client may yet be refused, or have it already. The work is done once the
-//! file is to be sent.
+//! Looking up a file reads none of it, because its client may yet be refused, or have it already. The work is done once the file is to be sent.
 
 use std::sync::Arc;
 use std::time::Duration;

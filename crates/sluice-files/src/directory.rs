@@ -181,8 +181,7 @@ impl Directory {
         self.withheld = Arc::clone(files);
     }
 
-    /// Opens a file or directory for reading, by its path below this directory without a leading slash; an empty path is the
-    /// directory itself.
+    /// Opens a file or directory for reading, by its path below this directory without a leading slash; an empty path is the directory itself.
     ///
     /// # Errors
     /// `NotFound` also for files that may not be served; otherwise the error of the system.
@@ -443,8 +442,7 @@ fn again<T: Clone>(answer: &io::Result<(ServedFile, T)>) -> io::Result<(ServedFi
     }
 }
 
-/// Access to a file that is to be sent. NONBLOCK: opening a FIFO must not block the worker; it is rejected later because it is
-/// not a regular file.
+/// Access to a file that is to be sent. NONBLOCK: opening a FIFO must not block the worker; it is rejected later because it is not a regular file.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// Whether a path has a hidden name. So have `.` and `..`, because they would defeat the comparison with private directories.
@@ -455,8 +453,7 @@ fn is_hidden(inside: &Path) -> bool {
     })
 }
 
-/// Whether the path of a file outside has a hidden name, below the last directory that it has in common with the served one: the
-/// administrator has chosen the names above.
+/// Whether the path of a file outside has a hidden name below the last directory in common with the served one: the administrator has chosen the names above.
 fn is_hidden_outside(real: &Path, served: &Path) -> bool {
     let pairs = real.components().zip(served.components());
     let shared_parts = pairs.take_while(|(own, other)| own == other).count();

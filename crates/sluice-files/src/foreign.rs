@@ -132,8 +132,7 @@ pub fn never_wait() {
     STATE.with_borrow_mut(|state| state.manner = Manner::Leaves);
 }
 
-/// Makes a decision without waiting for another process or machine, with answers that a thread has noted. The share says that a lookup was left,
-/// so that the result is worthless.
+/// Makes a decision without waiting for another process or machine, with a thread's answers. A share means that a lookup was left and the result is void.
 pub fn here<T>(answers: Answers, decide: impl FnOnce() -> T) -> (T, Option<Share>) {
     take_counted();
     // Usually there are no answers, and the calling thread, an event loop, is in the same state anyway.
@@ -155,8 +154,7 @@ pub(crate) fn locally<T>(job: impl FnOnce() -> T) -> (T, Option<Share>) {
     (done, scope.end().1)
 }
 
-/// Makes a decision on a thread that may be lost; the result is the answers that an event loop could not get. A thread of a directory may leave a
-/// lookup to a thread of another share.
+/// Makes a decision on a thread that may be lost, to collect answers for an event loop. A directory's thread may leave a lookup to one of another share.
 fn noting<T>(share: Share, decide: impl FnOnce() -> T) -> (Answers, Option<Share>) {
     let scope = Scope::begin(Manner::Notes, Answers::default(), share);
     drop(decide());
@@ -222,8 +220,7 @@ pub fn await_elsewhere<T: Send + 'static>(
     begin(share, job).wait(ANSWER_TIMEOUT)
 }
 
-/// Answers a question, on an event loop by the answers of a thread if there is one. `stand_in` makes a second answer of the same meaning, with which
-/// a thread goes on that notes the first one.
+/// Answers a question, on an event loop by a thread's answers if there are any. `stand_in` makes a second, equal answer for a thread that notes the first.
 pub fn answered<T: Send + 'static>(
     question: Question,
     of: u64,

@@ -1,9 +1,8 @@
 //! Symbolic links that leave the directory in which they are found.
 //!
-//! By default they are refused. `follow_links` allows them: all, or those that belong to the owner of what they lead to. A file that is
-//! sent is the one that was checked: each step of a path is an open descriptor (O_PATH), so a link that is replaced meanwhile changes
-//! nothing. A script is checked in the same way, but started by its path: who may write to its directory can replace it in between, as
-//! with Apache's SymLinksIfOwnerMatch, and could write a script there as well.
+//! By default they are refused. `follow_links` allows all, or those that belong to the owner of their target. A file that is sent is the one that was checked:
+//! each step of a path is an open descriptor (O_PATH), so replacing a link meanwhile changes nothing. A script is checked in the same way, but started by its
+//! path: who may write to its directory can replace it in between, as with Apache's SymLinksIfOwnerMatch, and could write a script there as well.
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};

@@ -41,8 +41,7 @@ pub struct Files<'a> {
     pub types: &'a Types,
     /// The types and sizes that the site compresses.
     pub compression: &'a Compression,
-    /// The variants that the route offers, if any. Routes that share cached files may differ in it, so nothing that is cached
-    /// may depend on it.
+    /// The variants that the route offers, if any. Routes that share cached files may differ in it, so nothing that is cached may depend on it.
     pub precompressed: Option<Precompressed>,
     /// The tracer of the exchange, for the events of the lookup.
     pub tracer: &'a Tracer,
@@ -58,8 +57,7 @@ pub enum PathForm {
 }
 
 impl<'a> Files<'a> {
-    /// Looks up a path, and selects the representation that the client gets. `None` if it leads to a directory. Opens the file unless it
-    /// is fresh in the cache; reads none of it, and makes no response.
+    /// Looks up a path and selects the client's representation; `None` for a directory. Opens the file unless it is fresh in the cache; reads none of it.
     ///
     /// # Errors
     /// The client's fault: it does not exist (404), may not be read (403), or the method is not one of files (405). The server's: the

@@ -141,8 +141,7 @@ impl OpenDirectory {
         }
     }
 
-    /// The share of a lookup below this directory: that of the owner of the last directory or link on the path that lies in the
-    /// file system of this directory.
+    /// The share of a lookup below this directory: that of the owner of the last directory or link on the path that lies in the file system of this directory.
     pub(crate) fn share(&self, path: &Path) -> Share {
         let (mut owner, mut place) = (0, PathBuf::new());
         if !self.is_foreign {

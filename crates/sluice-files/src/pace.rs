@@ -1,7 +1,6 @@
 //! How many bytes of a file are read at once for a client: more for one that takes them fast.
 //!
-//! With small chunks a fast client sleeps after each, and to wake it takes the worker longer than to copy. A slow one would keep large chunks in memory for
-//! long.
+//! With small chunks a fast client sleeps after each, and waking it costs the worker more than a copy. A slow one would hold large chunks in memory.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -21,8 +20,7 @@ const SMALL_CHUNK_BYTES: usize = 64 << 10;
 /// The time within which a fast client takes [`CHUNK_BYTES`].
 const FAST_CHUNK_TIME: Duration = Duration::from_millis(50);
 
-/// Bodies of a worker that may have large chunks at the same time. A client seems fast until the buffers of its connection are full, so their number
-/// bounds the memory of many slow clients.
+/// Bodies of a worker with large chunks at once. A client seems fast until its connection's buffers are full, so this bounds the memory of many slow clients.
 const LARGE_BODIES_MAX: usize = 16;
 
 thread_local! {

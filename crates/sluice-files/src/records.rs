@@ -145,8 +145,7 @@ impl RecordFile {
         self.file.may_wait()
     }
 
-    /// Reads it: the lines of a small file at once; those of a larger one are made while they are sent, and in the background for the cache. Has it
-    /// rewritten, if that is wanted.
+    /// Reads it: a small file's lines at once; a larger one's while they are sent, and in the background for the cache. Has it rewritten, if that is wanted.
     ///
     /// # Errors
     /// A small file is malformed; the server's fault.

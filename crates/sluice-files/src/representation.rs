@@ -104,8 +104,7 @@ impl Representation {
         self
     }
 
-    /// The variant that the server compresses. Its tag is weak, because another version of the library may produce other
-    /// bytes.
+    /// The variant that the server compresses. Its tag is weak, because another version of the library may produce other bytes.
     pub(crate) fn on_demand(&self, encoding: Encoding) -> Representation {
         let mut variant = self.clone().with_tag_suffix(encoding);
         variant.validators.weaken();
@@ -113,8 +112,7 @@ impl Representation {
         variant
     }
 
-    /// The precompressed variant in another file, `beside`: bytes and validators are those of that file, the type is that of
-    /// this one.
+    /// The precompressed variant in another file, `beside`: bytes and validators are those of that file, the type is that of this one.
     pub(crate) fn precompressed(&self, beside: &Representation, encoding: Encoding) -> Representation {
         Representation {
             content_type: self.content_type.clone(),

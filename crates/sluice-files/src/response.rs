@@ -104,8 +104,7 @@ impl Selected {
     }
 }
 
-/// The response to OPTIONS for a file or directory: its methods. Conditions and ranges have no meaning here (RFC 9110 §13.2.1,
-/// §14.2).
+/// The response to OPTIONS for a file or directory: its methods. Conditions and ranges have no meaning here (RFC 9110 §13.2.1, §14.2).
 #[must_use]
 pub fn respond_options() -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::Empty);
@@ -114,8 +113,7 @@ pub fn respond_options() -> Response<ResponseBody> {
     response
 }
 
-/// The response to GET or HEAD with a cached file, whose head is copied as a whole; `None` if the request or the route may need
-/// another one.
+/// The response to GET or HEAD with a cached file, whose head is copied as a whole; `None` if the request or the route may need another one.
 fn respond_whole(
     cached: &Cached,
     precompressed: Option<Precompressed>,
@@ -250,8 +248,7 @@ fn respond_with(status: StatusCode, representation: Representation, body: Respon
     response
 }
 
-/// The response 304, with the fields that identify the client's or cache's copy (RFC 9110 §15.4.5); a date is not needed
-/// besides a tag.
+/// The response 304, with the fields that identify the client's or cache's copy (RFC 9110 §15.4.5); a date is not needed besides a tag.
 fn not_modified(representation: &Representation) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::Empty);
     *response.status_mut() = StatusCode::NOT_MODIFIED;

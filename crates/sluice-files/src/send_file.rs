@@ -1,8 +1,6 @@
-//! Files that a script names in its reply: X-Sendfile, as in Apache's mod_xsendfile and lighttpd, and X-Accel-Redirect, as in
-//! nginx.
+//! Files that a script names in its reply: X-Sendfile, as in Apache's mod_xsendfile and lighttpd, and X-Accel-Redirect, as in nginx.
 //!
-//! The script decides that the client may have the file, and the server sends it. It must be one of those
-//! that the route of the script declares (`send_files`).
+//! The script decides that the client may have the file, and the server sends it, if the route of the script declares it (`send_files`).
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
@@ -84,8 +82,7 @@ impl SendDirectories {
         self.0.iter_mut().map(|send| &mut send.directory)
     }
 
-    /// Removes the field that names a file from a reply's head; `None` if there is none. The field never reaches the client,
-    /// because it may reveal a path.
+    /// Removes the field that names a file from a reply's head; `None` if there is none. The field never reaches the client, because it may reveal a path.
     ///
     /// # Errors
     /// The script's fault: several files, a file outside the directories, or a status with which no file can be sent.

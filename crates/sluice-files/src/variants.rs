@@ -29,8 +29,7 @@ use crate::representation::Representation;
 use crate::response::Selected;
 use crate::variants::on_demand::{Planned, Planning, Task};
 
-/// The server compresses no larger files, even if the cache keeps them, because a thread would be busy for seconds, and a
-/// server that drains would have to wait for it.
+/// The server compresses no larger files, even if the cache keeps them: a thread would be busy for seconds, and a server that drains would wait for it.
 const COMPRESSED_BYTES_MAX: u64 = 32 << 20;
 
 struct Beside {

@@ -1,7 +1,6 @@
 //! Files that are never sent because of what they are: logs, configuration files, keys.
 //!
-//! They are known by path and by identity, so that no other path leads to them: no link, no second mount, no other
-//! case of letters on a file system that ignores case.
+//! They are known by path and by identity, so nothing else leads to them: no link, second mount, or other case of letters on a case-insensitive file system.
 
 use std::fs::{self, File, Metadata};
 use std::io;

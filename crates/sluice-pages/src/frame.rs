@@ -1,5 +1,4 @@
-//! The frame of every page: head, navigation, foot; and its style sheet and script, which are files of their own because the
-//! Content-Security-Policy allows nothing inline.
+//! The frame of every page: head, navigation, foot. Style sheet and script are files of their own: the Content-Security-Policy allows nothing inline.
 
 use maud::{DOCTYPE, Markup, html};
 

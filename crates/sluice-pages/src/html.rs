@@ -19,8 +19,7 @@ pub(crate) fn facts<N: Render>(facts: impl IntoIterator<Item = (N, Markup)>) -> 
 /// The most columns of a table that fit a phone.
 const NARROW_COLUMNS: usize = 3;
 
-/// A table with a title for each column. On a phone each row of many cells becomes a list, in which the cells are under each other, each
-/// with its title.
+/// A table with a title for each column. On a phone each row of many cells becomes a list of cells, each with its title.
 pub(crate) fn table<const N: usize>(columns: [&str; N], rows: impl IntoIterator<Item = [Markup; N]>) -> Markup {
     let mut rows = rows.into_iter().peekable();
     let class = (N > NARROW_COLUMNS).then_some("cards");

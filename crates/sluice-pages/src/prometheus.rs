@@ -7,8 +7,7 @@ use std::fmt::Write;
 /// The media type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The text of OpenMetrics in the older format. There a counter has the name of its samples, which ends with `_total`; an info is a gauge; units
-/// and the end are not written.
+/// OpenMetrics text in the older format: a counter has the name of its samples (`_total`), an info is a gauge, and units and the end are not written.
 #[must_use]
 pub fn of_open_metrics(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

@@ -1,7 +1,6 @@
 //! Commands to the program around the server, which can do what the server cannot: read its configuration again.
 //!
-//! The pages of the reports and the control socket give commands in the same form. The program takes the receiving end of the pages
-//! (`Server::take_commands`), carries commands out, and answers.
+//! The reports and the control socket give commands in one form. The program takes the receiving end (`Server::take_commands`), carries them out, and answers.
 
 use std::time::Duration;
 

@@ -1,8 +1,7 @@
 //! The descriptors of the process: how many there are, and how they are shared out at the start.
 //!
-//! Connections, script processes and files all need descriptors. If connections could take all of them, the requests on them would fail, so
-//! `limits.connections` is reduced to what is left; and so that the streams of HTTP/2 cannot take all either, files that are open while they
-//! are sent are bounded.
+//! Connections, script processes and files all need descriptors. If connections took them all, their requests would fail, so `limits.connections` is reduced to
+//! what is left; and files that are open while they are sent are bounded, so that HTTP/2 streams cannot take all.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sluice_settings::limits::Limits;
@@ -21,8 +20,7 @@ const PER_PROCESS: u64 = 16;
 /// The part of the rest that is left for files that are sent, at least: most connections are idle, or their file is cached.
 const FILES_SHARE: usize = 4;
 
-/// Raises the descriptor limit to its maximum, and returns the old limit. Scripts keep the old one, because a large
-/// limit harms programs that close all possible descriptors or use select(2).
+/// Raises the descriptor limit to its maximum; returns the old one for scripts: a large limit harms programs that close all descriptors or use select(2).
 pub(crate) fn raise_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -38,13 +36,11 @@ pub(crate) fn raise_limit() -> Option<u64> {
 /// The numbers of connections and files for which the descriptors of the process suffice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shares {
-    /// Connections, at most the configured number.
     pub(crate) connections_max: usize,
     pub(crate) files_max: usize,
 }
 
-/// Shares the descriptors out. A smaller number of connections than the configured one is logged. The server runs at most
-/// `processes_max` script processes.
+/// Shares the descriptors out. Logs a smaller number of connections than the configured one. The server runs at most `processes_max` script processes.
 pub(crate) fn shares(limits: &Limits, settings: &Settings, processes_max: usize) -> Shares {
     let configured = limits.connections_max;
     let Some(descriptors) = getrlimit(Resource::Nofile).current else {

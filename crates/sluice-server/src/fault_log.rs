@@ -13,8 +13,7 @@ use sluice_http::fault::{Culprit, Fault};
 use sluice_http::rate_limited_log::{RateLimitedLog, Suppressed};
 use sluice_http::request_id::UniqueId;
 
-/// How many times as many lines are logged about faults of scripts and of the server as about those of clients: they name the script
-/// and the cause, and the administrator must act on each.
+/// More lines are logged about scripts' and the server's faults than about clients', by this factor: the administrator must act on each of them.
 const OTHER_CULPRITS_FACTOR: u32 = 10;
 
 #[derive(Default)]
@@ -63,8 +62,7 @@ impl FaultLog {
         if fault.is_first_challenge()
             || (kind.culprit == Culprit::Client && fault.is_not_found() && cause == Cause::Path)
         {
-            // Frequent, because every mistyped URL below the root causes one; the access log has them too. Not limited, because a
-            // reader of this level needs every one of them.
+            // Frequent, because every mistyped URL below the root causes one; access logs have them too. Not limited: a reader of this level needs every one.
             tracing::debug!(status = status.map(|status| status.as_u16()), %id, "{}", Escaped(text));
             return Logged::At(tracing::Level::DEBUG);
         }

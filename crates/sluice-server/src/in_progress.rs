@@ -194,8 +194,7 @@ impl InProgress {
         all.into_iter().map(Entry::view).collect()
     }
 
-    /// Ends the exchange with this id: before the head of its response it is answered with 503, later its response is aborted. `None` if
-    /// no exchange in progress has the id.
+    /// Ends the exchange with this id: with 503 before the head of its response, later by aborting the response. `None` if no exchange in progress has the id.
     pub(crate) fn end_exchange(&self, id: &str) -> Option<RequestView> {
         let (view, progress, handle) = {
             let entries = self.0.borrow();

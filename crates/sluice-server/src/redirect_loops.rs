@@ -1,8 +1,7 @@
 //! Notices redirects that lead a client in a circle, and explains them in the log.
 //!
-//! One kind is certain at once: a proxy says that its client uses https, is not trusted, and a redirect to https leads to the same URL again. Of
-//! the others a client has followed some when they are noticed. Each worker knows its own responses; a client usually follows redirects on one
-//! connection. Only redirects cost anything.
+//! One kind is certain at once: an untrusted proxy says that its client uses https, and a redirect to https leads to the same URL again. Others are noticed
+//! after a client has followed some. Each worker knows its own responses; a client usually follows redirects on one connection. Only redirects cost anything.
 
 use std::cell::{Cell, RefCell};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -233,8 +233,7 @@ fn finish(
     response.map(|body| Finish::new(body, exchange, under_way, mask))
 }
 
-/// Has the end of the connection delimit the body, and says so (RFC 9112 §9.3). hyper would promise a client that asks for it to keep
-/// the connection, unless the response has its version.
+/// Has the end of the connection delimit the body, and says so (RFC 9112 §9.3): otherwise hyper would promise keep-alive to a client that asks.
 fn end_with_connection(response: &mut Response<ResponseBody>) {
     *response.version_mut() = Version::HTTP_10;
     say_close(response);

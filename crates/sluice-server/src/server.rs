@@ -104,8 +104,7 @@ impl Server {
         Server::start_with(settings, Gate::new()?, bind_all, None)
     }
 
-    /// Starts as `start` does, with sockets that are bound already: those of each address, in the order of the settings; and with the socket to
-    /// the launcher.
+    /// Starts as `start` does, with the bound sockets of each address, in the order of the settings, and with the socket to the launcher.
     ///
     /// # Errors
     /// The same as for `start`.
@@ -212,9 +211,8 @@ impl Server {
         self.state.statistics.connections_max
     }
 
-    /// Applies new settings from the next exchange on. Exchanges under way, and their processes, keep the old ones. The
-    /// number of workers does not change. `sockets` are those of each address, in the order of the settings; addresses that are not among
-    /// them are still listened on, until `remove_address`.
+    /// Applies new settings from the next exchange on; exchanges under way, and their processes, keep the old ones. The number of workers stays. `sockets` are
+    /// those of each address, in the order of the settings; other addresses are listened on until `remove_address`.
     ///
     /// # Errors
     /// The new settings cannot be used: nothing has changed.
@@ -239,8 +237,7 @@ impl Server {
         Ok(())
     }
 
-    /// Removes an address, as `addresses` shows it: the connections that wait in its sockets are accepted, and no other. Those that are open
-    /// stay open.
+    /// Removes an address, as `addresses` shows it: accepts the connections that wait in its sockets, and no other. Open connections stay.
     pub fn remove_address(&self, address: &str) {
         let addresses = self.listening();
         addresses.remove(address);
@@ -421,8 +418,7 @@ impl Server {
         EndOrder(self.phase.clone())
     }
 
-    /// Stops accepting as `drain` does, while another server accepts from the same sockets. Connections that wait for a request, the first or another
-    /// one, may still send it within three seconds.
+    /// Stops accepting as `drain` does, while another server accepts from the same sockets. Idle connections may still send a request within three seconds.
     pub fn drain_replaced(&self) -> EndOrder {
         self.state.watches.end();
         self.phase.send_if_modified(|phase| advance(phase, Phase::Replaced));
@@ -490,8 +486,7 @@ pub fn check(settings: &Settings) -> Result<(), StartError> {
     open_without_logs(settings).map(drop)
 }
 
-/// Explains how a request would be handled with these settings: its site, how each route matches or not, and the
-/// answer. No script is run.
+/// Explains how a request would be handled: its site, how each route matches or not, and the answer. No script is run.
 ///
 /// # Errors
 /// As for `check`; or the question is not a valid request.

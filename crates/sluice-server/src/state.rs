@@ -51,7 +51,6 @@ pub(crate) struct ServerState {
     pub visitors: Visitors,
     /// The main configuration file. `None` if the command line says everything.
     pub configuration_file: Option<String>,
-    /// The configuration as the program describes it.
     pub configuration: ArcSwap<Configuration>,
     /// The file with a rating of the machine, once the program has named it.
     pub rating_file: OnceLock<PathBuf>,
@@ -59,7 +58,6 @@ pub(crate) struct ServerState {
     pub server_log: ArcSwapOption<LogSource>,
 }
 
-/// The faults of a server, a line for each.
 #[derive(Default)]
 pub(crate) struct Faults {
     tolerated: ArcSwap<Tolerated>,

@@ -1,7 +1,6 @@
 //! The counters of one worker by properties of exchanges: method, version, status, handler, and times.
 //!
-//! A counter is added to for each of them when an exchange ends, which is a load and a store. Names and sums are made only when somebody
-//! asks.
+//! A counter is added to for each of them when an exchange ends, which is a load and a store. Names and sums are made only when somebody asks.
 
 use std::time::Duration;
 

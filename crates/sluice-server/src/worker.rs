@@ -29,8 +29,7 @@ use sluice_net::addresses::NewListener;
 /// The interval at which pools and connections check their time limits.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How long a worker waits at its end for its threads that read files, because a disk may hang. Rewriting a file may be
-/// interrupted at any point (`sluice_files::records::stream_lf`).
+/// How long a worker waits at its end for threads that read files: a disk may hang. Rewriting survives interruption (`sluice_files::records::stream_lf`).
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 struct Worker {

@@ -122,8 +122,7 @@ fn read(passwd: &Passwd, path: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-/// The number of the first line that no users file has, from 1: another file was named by mistake. Lines of the user are left out, because the
-/// command may put them right.
+/// The number, from 1, of the first line that no users file has: a wrong file was named. Skips lines of the user, which the command may put right.
 fn foreign_line(text: &str, user: &str) -> Option<usize> {
     let is_foreign = |line: &str| {
         let line = line.trim_end();
@@ -143,8 +142,7 @@ fn knows(text: &str, user: &str) -> bool {
     text.lines().any(|line| name_of(line) == Some(user))
 }
 
-/// Locks the directory of the file (flock(2)) for this command: two that change the file at once would lose what one of them has written.
-/// The file itself is replaced, so a lock on it would not do.
+/// Locks the file's directory (flock(2)): two commands at once would lose changes. A lock on the file would not do, because it is replaced.
 fn lock_directory(path: &Path) -> io::Result<File> {
     let directory = File::open(directory_of(path))?;
     flock(&directory, FlockOperation::LockExclusive)?;
@@ -204,8 +202,7 @@ fn note_of_reader((uid, gid, mode): (u32, u32, u32), shown: &str) -> String {
     }
 }
 
-/// The group that gets a new file of this user: the one of its directory, if root has made the directory for it, so that others may not enter. Mode and
-/// owner are those of the directory.
+/// The group that gets a new file of this user: that of its directory, if root has made the directory for this group and nobody else may enter.
 fn group_of_new(user: u32, directory_mode: u32, directory_group: u32) -> Option<u32> {
     let is_for_group = directory_mode & 0o077 == 0o050;
     (user == 0 && directory_group != 0 && is_for_group).then_some(directory_group)

@@ -15,8 +15,7 @@ const NANOS_PER_BYTE: u128 = 8;
 /// A byte is charged as so many at most, because a busy machine interrupts the work.
 const CHARGED_MAX: u128 = 8;
 
-/// Bytes per millisecond that the allowance grows by, up to `BURST_BYTES`. The time of the work does not count, so this takes a third of the worker's
-/// time at most.
+/// Bytes per millisecond that the allowance grows by, up to `BURST_BYTES`. Time at work does not count, so this takes a third of the worker's time at most.
 pub(crate) const BYTES_PER_MS: i64 = 64 << 10;
 
 /// Bytes of one connection or exchange that need not wait, so that a small request does not wait for a large transfer.

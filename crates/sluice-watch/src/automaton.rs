@@ -78,7 +78,6 @@ impl Automaton {
         begin.copied().unwrap_or_default()
     }
 
-    /// Bytes of memory that it uses.
     #[cfg(test)]
     pub(crate) fn memory_bytes(&self) -> usize {
         self.nfa.memory_usage() + size_of_val(self.begins.as_slice())

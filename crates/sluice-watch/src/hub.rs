@@ -25,7 +25,6 @@ pub struct Hub {
     watches: Mutex<Watches>,
     pub(crate) ring_bytes: Arc<AtomicUsize>,
     tracers: AtomicU64,
-    /// The masks of secrets.
     masks: Mutex<Masks>,
 }
 

@@ -66,7 +66,6 @@ fn is_text(text: &str) -> bool {
     text.chars().all(|c| !c.is_control() || matches!(c, '\n' | '\r' | '\t'))
 }
 
-/// The two digits of a byte.
 pub(crate) fn hex_digits(byte: u8) -> [char; 2] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     [byte >> 4, byte & 15].map(|value| char::from(DIGITS[usize::from(value)]))

@@ -97,7 +97,6 @@ impl<'a> Record<'a> {
         record.with_phases()
     }
 
-    /// Adds the phases if the item is timing.
     fn with_phases(mut self) -> Record<'a> {
         if self.item == Item::Timing {
             let timing = self.text.as_deref().and_then(|text| text.parse().ok());

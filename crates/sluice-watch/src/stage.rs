@@ -53,8 +53,7 @@ impl Stage {
         self >= Stage::Sending
     }
 
-    /// The stage that the exchange is in after it has entered this one from `before`. An agent's script has stages of its own, but the request
-    /// goes on asking the agent.
+    /// The stage of the exchange after it has entered this one from `before`. An agent's script has stages of its own, while the request still asks the agent.
     pub(crate) fn after(self, before: Stage) -> Stage {
         match before {
             Stage::Agent if (Stage::ReadingBody..=Stage::Replying).contains(&self) => Stage::Agent,

@@ -24,8 +24,7 @@ pub use bytes::Scanned;
 
 /// The tracer: how a connection or an exchange records events for WATCH. Records nothing while nobody watches: each note costs one comparison then.
 ///
-/// An exchange has a place for a watch that begins later ([`Tracer::vacant`]). Its clones share the place, so that all its stages are watched
-/// from then on.
+/// An exchange has a place for a watch that begins later ([`Tracer::vacant`]). Its clones share it, so all its stages are watched from then on.
 #[derive(Clone, Debug, Default)]
 pub struct Tracer(Option<Rc<Trace>>);
 
@@ -48,7 +47,6 @@ pub(crate) struct Inner {
     is_connection: bool,
     /// The items that at least one candidate wants.
     wanted: Cell<Items>,
-    /// The kinds of values that are not shown.
     masks: Masks,
     timing: RefCell<Timing>,
     holds: Cell<u32>,
@@ -114,8 +112,7 @@ impl Tracer {
         }
     }
 
-    /// Has an exchange in progress watched by these watches, which have begun since it did. Its first event is `summary`, whatever items they
-    /// show. Not if it has no place.
+    /// Has an exchange in progress watched by these watches, which began after it. Its first event is `summary`, whatever they show. Not if it has no place.
     pub(crate) fn join_late(
         &self,
         worker: &WorkerHub,
@@ -270,8 +267,7 @@ impl Tracer {
         }
     }
 
-    /// Forgets the bytes and frames that a connection has noted so far. It is idle: its exchanges have ended and everything was sent, so no watch can
-    /// be shown them any more.
+    /// Forgets the bytes and frames that an idle connection has noted: its exchanges have ended and everything was sent, so no watch can show them any more.
     pub fn forget_bytes(&self) {
         if let Some(inner) = self.inner() {
             inner.is_idle.set(true);

@@ -17,8 +17,7 @@ use tokio::time::Instant;
 
 use crate::path_checks::PathChecks;
 
-/// How often the files are checked. Renewal programs replace files or change a symbolic link: a check notices both, on every file
-/// system, for a few system calls.
+/// How often the files are checked. Renewal programs replace files or change a link: a check notices both, on every file system, for a few system calls.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long files may go on changing before they are read all the same: their owner could keep others from being read.

@@ -4,8 +4,7 @@
 //! process 1           reaps what has lost its parent: processes that were started beside the server (docker exec)
 //!  └── supervisor     inherits what a dead server process leaves behind, and kills it
 //! ```
-//! A supervisor kills the children that it has not started. As process 1 it would inherit those of everybody in the container, so there the
-//! two are two processes.
+//! A supervisor kills children that it has not started. As process 1 it would inherit those of the whole container, so there the two are two processes.
 
 use std::io;
 use std::os::unix::process::CommandExt;

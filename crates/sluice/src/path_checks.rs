@@ -1,5 +1,4 @@
-//! Regular checks of files of the configuration, by threads that may be lost: one for each path, so that the owner of one, who can keep its check from being
-//! answered, delays no other and takes one thread.
+//! Regular checks of files of the configuration, on one thread per path that may be lost: an owner who keeps a check from being answered delays no other.
 
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
@@ -36,8 +35,7 @@ impl<T: Send + 'static> PathChecks<T> {
         }
     }
 
-    /// Checks each path. Returns what was found, in the order of the paths: `None` for one that is not answered for. May be dropped and called again:
-    /// that begins no other round.
+    /// Checks each path. Returns the findings in the order of the paths; `None` without an answer. May be dropped and called again, which begins no new round.
     pub(crate) async fn round(&mut self) -> Vec<Option<T>> {
         let until = match self.until {
             Some(until) => until,

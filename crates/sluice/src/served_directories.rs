@@ -17,8 +17,7 @@ use crate::path_checks::PathChecks;
 
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The longest pause between two checks. Each change doubles the pause, because all directories are opened again and the file cache begins empty, and the
-/// owner of one link can switch it without end.
+/// The longest pause. Each change doubles it, because all directories are opened again and the cache begins empty; a link's owner can switch it without end.
 const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// Time without a change after which the pause is short again.

@@ -11,9 +11,8 @@
 //! | | `retire` | the processes of a script end, busy ones after their reply |
 //! | | `end` | a request in progress is ended, with its script process |
 //!
-//! `sluice serve` and `sluice demo` are one process, and `run` is its whole life. `sluice run` has the server in a process of its own
-//! (`run_supervised`): there the supervisor gets the signals, reads the configuration and binds the sockets, and the role asks it for what it
-//! cannot do itself.
+//! `sluice serve` and `sluice demo` are one process, whose whole life is `run`. `sluice run` has the server in a process of its own (`run_supervised`): its
+//! supervisor gets the signals, reads the configuration, binds the sockets, and does for the role what that cannot do itself.
 
 mod lacks;
 mod reload;
@@ -200,8 +199,7 @@ impl<'a> Role<'a> {
         self.drain(signals, end).await
     }
 
-    /// Carries out a command of the control socket or of the reports. What the workers must be asked for is answered by a task, because they
-    /// may be busy.
+    /// Carries out a command of the control socket or of the reports. A task answers what the workers must be asked for, because they may be busy.
     async fn answer(&mut self, request: CommandRequest) -> Option<End> {
         let (command, report) = Report::of_request(request);
         if let Command::Status | Command::Top | Command::Connections | Command::End { .. } = command {

@@ -15,8 +15,7 @@ pub(crate) const ROOT_REFUSED: &str = "running as root is refused, because every
 pub(crate) const ROOT_REFUSED_WITHOUT_CONFIGURATION: &str = "running as root is refused, because every script would run as root too: start it as an ordinary user, as in \
                             runuser -u www-data -- sluice serve …, or give --allow-root";
 
-/// Checks that this process may run a server as the users of its settings.
-/// Fails if it is root and no user is named, or it is not root and another user is named.
+/// Checks that this process may run a server as the users of its settings. Fails if it is root and no user is named, or not root and another one is.
 pub(crate) fn check(settings: &Settings, allow_root: bool) -> Result<(), String> {
     if is_root() {
         return match &settings.users.server {

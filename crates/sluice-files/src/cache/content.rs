@@ -19,8 +19,7 @@ use crate::body::read_part;
 /// reaches 0.8 of the rate of a copy).
 pub(super) const SEALED_BYTES: RangeInclusive<u64> = 16 << 10..=256 << 10;
 
-/// Contents in sealed memory, because each has a descriptor: at most this number, and at most one part in `SEALED_SHARE` of
-/// the descriptors that the process may open.
+/// Contents in sealed memory at most, because each has a descriptor; and at most one part in `SEALED_SHARE` of the descriptors that the process may open.
 const SEALED_MAX: usize = 4096;
 const SEALED_SHARE: u64 = 8;
 

@@ -30,8 +30,7 @@ pub(super) fn entries(settings: &CacheSettings, tally: &Arc<Tally>) -> Entries {
     // The library takes the number of entries as an estimate only; the minimum weight enforces it.
     let count = settings.entries_max.max(1);
     let weigh = Weigh {
-        // Exactly `count` entries of this weight fit. A weight of bytes_max / count would not do: the library does not keep
-        // an entry that fills all of its room.
+        // Exactly `count` entries of this weight fit; of bytes_max / count they would not, because the library keeps no entry that fills all of its room.
         least: settings.bytes_max / (count as u64 + 1) + 1,
     };
     let shard_bytes = FILES_A_SHARD * (settings.file_bytes_max + ENTRY_BYTES).max(weigh.least);

@@ -63,9 +63,8 @@ impl Fill {
         cached
     }
 
-    /// Reads the file into the cache in the background; once, however many requests ask for it meanwhile. `read` makes the
-    /// content from the file and its size. An error of the kind `InvalidData` is not logged here, because the response
-    /// reports it too.
+    /// Reads the file into the cache in the background, once, however many requests ask meanwhile. `read` makes the content from the file and its size. Errors
+    /// of the kind `InvalidData` are not logged here, because the response reports them.
     pub(crate) fn read_in_background(
         self,
         read: impl FnOnce(&FileCache, &File, u64) -> io::Result<Content> + Send + 'static,

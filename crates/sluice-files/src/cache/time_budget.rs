@@ -1,8 +1,7 @@
 //! A bound on the time that compressing variants takes, for all workers together.
 //!
-//! A variant that is evicted from the cache is compressed again at the next request for it. If the variants that are requested do not
-//! fit the cache, each request could so keep a thread busy for as long as a second. Files are sent uncompressed instead when the time
-//! is used up.
+//! A variant evicted from the cache is compressed again at the next request. If the requested variants do not fit the cache, each request could keep a thread
+//! busy for a second; so when the time is used up, files are sent uncompressed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -10,8 +10,7 @@ const ABSENT_BITS: usize = Encoding::ALL.len();
 /// Variants that a file does not have. Each encoding has a bit.
 #[derive(Default)]
 pub(crate) struct VariantNotes {
-    /// Low bits: precompressed variants that do not exist. High bits: the value of `Cached::checked_at` when that was found;
-    /// after the file has been revalidated the note no longer counts.
+    /// Low bits: precompressed variants that do not exist. High bits: `Cached::checked_at` of that finding; it no longer counts once the file is revalidated.
     absent: AtomicU64,
     incompressible: AtomicU8,
 }

@@ -19,9 +19,8 @@ use sluice_launch::LookupShare;
 
 use crate::foreign::{just_waits, leaves, leaves_uncached, left};
 
-/// The types of file systems that the kernel serves from its own disks and memory (statfs(2), `linux/magic.h`). A type that is not here is taken
-/// for one of another process or machine: its files are served by threads, which is slower, and never wrong. So is proc, because a read of
-/// `/proc/PID/environ` waits for the memory of that process.
+/// Types of file systems that the kernel serves from its own disks and memory (statfs(2), `linux/magic.h`). Any other is taken for one of another process or
+/// machine: threads serve its files, which is slower, never wrong. So is proc, because reading `/proc/PID/environ` waits for the memory of that process.
 const LOCAL: [FsWord; 25] = [
     0xEF53,      // ext2, ext3, ext4
     0x5846_5342, // XFS
@@ -85,8 +84,7 @@ pub struct Share(LookupShare);
 impl Share {
     pub(crate) const UNKNOWN: Share = Share(LookupShare::UNKNOWN);
 
-    /// The share of what lies at `place` in a directory of this user. What root and the server's user have made are different shares, because they
-    /// harm only themselves.
+    /// The share of what lies at `place` in a directory of this user. What root and the server's user made has its own shares: they harm only themselves.
     pub(crate) fn of(user: u32, place: &Path) -> Share {
         if user != 0 && user != rustix::process::geteuid().as_raw() {
             return Share(LookupShare::Foreign(user.into()));
@@ -256,8 +254,7 @@ fn has_cached() -> bool {
     *HAS
 }
 
-/// Looks up a path below an open directory in the kernel's cache. `None` if the kernel would have to ask a file system, or that is not known to be
-/// local.
+/// Looks up a path below an open directory in the kernel's cache. `None` if it is not there, or its file system is not known to be local.
 pub(crate) fn cached_below(directory: impl AsFd, path: &Path, resolve: ResolveFlags) -> Option<OwnedFd> {
     let (flags, resolve) = (OFlags::PATH | OFlags::CLOEXEC, resolve | ResolveFlags::CACHED);
     let named = openat2(directory, path, flags, FileMode::empty(), resolve).ok()?;

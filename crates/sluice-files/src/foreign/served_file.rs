@@ -1,5 +1,4 @@
-//! A file that is open to be served. One of a file system that another process or machine serves is read and closed on threads that may be
-//! lost: close(2) waits for such a file system, too (FUSE_FLUSH).
+//! A file open to be served. If another process or machine serves it, it is read and closed on threads that may be lost: close(2) waits, too (FUSE_FLUSH).
 
 use std::fs::{File, Metadata};
 use std::io;

@@ -1,8 +1,7 @@
 //! Directory listings, which are sent for directories without an index page.
 //!
-//! An entry is listed exactly if a request for it would be answered with that file or directory, or
-//! by running it as a script: each is opened as for a request, and the site is asked what its path means. So a listing needs
-//! no second set of rules that could differ. Order, links and text of a listing are those of `page`.
+//! An entry is listed exactly if a request for it would be answered with that file or directory, or by running it as a script: each is opened as for a request,
+//! and the site is asked what its path means. So a listing needs no second set of rules that could differ.
 //!
 //! ```text
 //! respond (worker) ──▶ make (thread that may be lost) ──▶ read: names ──▶ entry ──▶ page: HTML or JSON
@@ -44,8 +43,7 @@ const NAMES_MAX: usize = 50_000;
 /// Bytes of a README that are shown, with a link to the whole file.
 const README_BYTES_MAX: usize = 64 << 10;
 
-/// The names of a README, in order of precedence and in any case. README.html is listed but not shown, because a complete
-/// HTML document cannot be part of another page.
+/// The names of a README, in order of precedence and in any case. README.html is listed but not shown: a complete HTML document cannot be inside another.
 const README_NAMES: [&str; 3] = ["README.md", "README.txt", "README"];
 
 /// Names that WATCH is shown as left out of a listing.
@@ -100,7 +98,6 @@ pub(crate) enum EntryType {
 /// The entries of a directory, unsorted.
 pub(crate) struct Contents {
     pub entries: Vec<Entry>,
-    /// There are more entries.
     pub is_truncated: bool,
     pub readme: Option<Readme>,
 }
@@ -111,7 +108,6 @@ pub(crate) struct Readme {
     pub name: String,
     pub link: String,
     pub text: String,
-    /// The file is longer.
     #[serde(rename = "is_cut")]
     pub is_truncated: bool,
 }
@@ -234,8 +230,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The entry of a name; `None` if it is not listed. An error if descriptors or memory are exhausted: the listing would look complete
-    /// without the entry.
+    /// The entry of a name; `None` if it is not listed. An error if descriptors or memory are exhausted: the listing would look complete without the entry.
     fn entry(&self, read: &DirEntry) -> io::Result<Option<Entry>> {
         let text = text_of(Cow::Borrowed(read.file_name().to_bytes()));
         let name = &*text;

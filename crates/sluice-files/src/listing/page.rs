@@ -1,7 +1,6 @@
 //! The text of a listing: an HTML page from the built-in template or the site's, or JSON.
 //!
-//! All links are relative, so that they are valid behind
-//! a proxy that serves the site below another path; `./` before a name prevents that a colon in it makes it a scheme (RFC 3986
+//! Links are relative, so they stay valid behind a proxy that serves the site below another path; `./` keeps a name with a colon from being a scheme (RFC 3986
 //! §4.2).
 
 use std::borrow::Cow;

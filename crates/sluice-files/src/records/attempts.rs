@@ -5,8 +5,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Names that are remembered. Beyond this all are forgotten and may be tried once more; only failed attempts cost something
-/// then, a line in the log.
+/// Names that are remembered. Beyond this all are forgotten and may be tried once more; only failed attempts cost something then, a line in the log.
 const NAMES_MAX: usize = 10_000;
 
 /// The files with which something was tried, each with its version at that time.

@@ -84,8 +84,7 @@ impl Decoder {
         self.records
     }
 
-    /// Decodes the next chunk of the file, which may end anywhere, and adds its lines to `lines`: at most 1.5 times the bytes
-    /// of the chunk.
+    /// Decodes the next chunk of the file, which may end anywhere, and adds its lines to `lines`: at most 1.5 times the chunk's bytes.
     ///
     /// # Errors
     /// The file is malformed. The lines before the error were added; the decoder must not be used any more.
@@ -115,8 +114,7 @@ impl Decoder {
         }
     }
 
-    /// Makes one step of the drawing above and returns how many bytes of `rest`, which is not empty, it consumed. A step that
-    /// consumes none is followed by one that does.
+    /// Makes one step of the drawing above; returns how many bytes of the non-empty `rest` it consumed. After a step that consumes none comes one that does.
     fn step(&mut self, rest: &[u8], lines: &mut Vec<u8>) -> Result<usize, Malformed> {
         match (self.state, rest) {
             (State::Between, _) => {

@@ -7,8 +7,7 @@
 //! 2. `NAME.orig` becomes a second hard link to the original: NAME still is the original, so it still contains records;
 //! 3. the hidden file is renamed to NAME.
 //!
-//! If the server is interrupted after the second step, the next attempt finds its own link. No symbolic link is followed, and
-//! no file with the suffix `.orig` is ever overwritten.
+//! If the server is interrupted after the second step, the next attempt finds its own link. No symbolic link is followed, and no `.orig` file is overwritten.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -103,8 +102,7 @@ pub fn rewrite_path(path: &Path, format: RecordFormat) -> Result<Rewritten, Rewr
 
 /// Whether an open file was rewritten: another file beside it has its name with [`ORIGINAL_SUFFIX`].
 ///
-/// Uses the real name of the file, independent of the links through which it was opened. The kernel reports that name without
-/// a race; a removed file has none.
+/// Uses the file's real name, which the kernel reports without a race, not that of the links through which it was opened. A removed file has none.
 pub(crate) fn has_original(file: &File, metadata: &Metadata) -> bool {
     let beside = named_path(file).map(|path| original_of(path.as_os_str()));
     let beside = beside.and_then(|path| foreign::metadata(Path::new(&path), Links::Shown));
@@ -190,8 +188,7 @@ fn keep_original(directory: &File, name: &OsStr, kept: &OsStr, before: &Metadata
         Err(Errno::EXIST) => return Err(RewriteError::OriginalExists),
         Err(error) => return Err(system("keep as .orig", error.into())),
     }
-    // A change between this check and the rename, a few microseconds, would be lost: no system call replaces a file only if it
-    // is a certain one.
+    // A change between this check and the rename, a few microseconds, would be lost: no system call replaces a file only if it is a certain one.
     for name in [kept, name] {
         if !metadata_of(directory, name)?.is_some_and(|now| is_same(&now, before)) {
             remove(directory, kept);
@@ -304,7 +301,6 @@ mod tests {
         rewrite(directory, OsStr::new(name), RecordFormat::Variable).map_err(|error| error.to_string())
     }
 
-    /// Names in a directory.
     fn names(place: &TempDir) -> Vec<String> {
         let entries = fs::read_dir(place.path()).unwrap();
         let mut names: Vec<String> = entries

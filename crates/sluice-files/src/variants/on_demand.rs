@@ -22,9 +22,8 @@ use crate::foreign::served_file::ServedFile;
 use crate::found::Found;
 use crate::representation::Representation;
 
-/// The first request for a file of at most this size waits for the variant, so that it shows in a test with curl. Larger files
-/// are compressed in the background while the request gets the file as it is, because it would wait for longer than the
-/// variant saves.
+/// The first request for a file of at most this size waits for the variant, so that a test with curl shows it. Larger files are compressed in the background,
+/// while the request gets the file as it is: it would wait for longer than the variant saves.
 const AWAITED_BYTES_MAX: u64 = 1 << 20;
 
 /// Compressions that run at once, for all workers together, because each keeps a processor busy.

@@ -101,8 +101,7 @@ impl Config {
         })
     }
 
-    /// Opens the logs, after everything else that may fail: a configuration that is not used must leave them as they are.
-    /// Errors of the administrator: a log cannot be opened.
+    /// Opens the logs, after all else that may fail: an unused configuration must not touch them. Errors of the administrator: a log cannot be opened.
     pub(crate) fn open_logs(&mut self, settings: &Settings, log: &Log) -> Result<(), OpenError> {
         self.logs = log.open(settings).map_err(|text| OpenError::new("", text))?;
         Ok(())
@@ -224,9 +223,8 @@ impl Config {
         }
     }
 
-    /// The name of the server for scripts (SERVER_NAME): the requested host if it is one of the site's names, and otherwise the
-    /// first of those. A site without names has that of this machine, if the host is one. `None` for the address of the server,
-    /// because what any client can choose must not become part of the URLs that scripts make.
+    /// The name of the server for scripts (SERVER_NAME): the requested host if it is one of the site's names, otherwise the first of those. A site without
+    /// names has that of this machine, if the host is one. `None` for the server's address: what any client can choose must not get into URLs of scripts.
     pub(crate) fn server_name<'a>(&'a self, site: &'a Site, host: &'a str, server: IpAddr) -> Option<&'a str> {
         if site.has_name(host) {
             return Some(host);

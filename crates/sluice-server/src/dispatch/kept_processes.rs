@@ -9,8 +9,7 @@ use sluice_script::route::{Map, ScriptRoute};
 use super::{Config, Site};
 
 impl Config {
-    /// Takes over the script processes of a configuration with the same settings, except those that may have loaded something from one of
-    /// the directories in `moved`.
+    /// Takes over the script processes of a configuration with the same settings, except those that may have loaded something from a directory in `moved`.
     pub(crate) fn take_over_processes(&mut self, before: &Config, moved: &[PathBuf]) {
         let routes = before
             .sites

@@ -69,8 +69,7 @@ pub(crate) fn locate(
     }
 }
 
-/// The fault that a program or directory of the configuration is not there, or in a directory that may not be entered: the server's (503),
-/// because no path of the client leads to it.
+/// The fault that a configured program or directory is missing, or its directory closed: the server's (503), because no path of the client leads to it.
 fn missing(path: &Path, fault: Fault) -> Fault {
     // It was left to another thread, which asks for the directories.
     if matches!(fault, Fault::Server(ServerFault::Unanswered(_))) || leaves_path(path) {

@@ -224,8 +224,7 @@ impl Requirement<'_> {
     }
 }
 
-/// Compares a route with a path, and takes its changes. `None` if the route is skipped; a requirement that it has for paths below
-/// its own is taken all the same.
+/// Compares a route with a path, and takes its changes. `None` if the route is skipped; its requirement for paths below its own is taken all the same.
 fn try_route(
     route: &Route,
     asked: RoutedPath<'_>,
@@ -284,8 +283,7 @@ fn redirects_to(route: &Route, asked: RoutedPath<'_>, directory: &str) -> bool {
 pub(crate) fn rewrite(route: &Route, to: &Replacement, path: &str, query: Option<&str>) -> Result<Target, Fault> {
     let captures = route.pattern.captures(path).unwrap_or_default();
     let text = to.expand(&captures, query);
-    // Dot segments of the request were removed before. New ones are an error, because they would lead to a path that no route
-    // expects.
+    // The request's dot segments were removed before. New ones are an error, because they would lead to a path that no route expects.
     if has_dot_segment(&text) {
         let (target, origin) = (text.into(), route.origin.as_str().into());
         return Err(ClientFault::BadRewrite(Box::new(RewriteMismatch { target, origin })).into());
@@ -344,8 +342,7 @@ impl Resolution<'_> {
         }
     }
 
-    /// Where the resolution of a fallback begins, whose path the site's configuration names: the changes of the routes before
-    /// hold for it, and they may refuse it.
+    /// Where the resolution of a fallback begins, whose path the configuration names: the changes of the routes before hold for it, and they may refuse it.
     pub(crate) fn fallback_start(&self, adjustments: &Adjustments) -> ResumeAt {
         ResumeAt {
             route: self.start.route,

@@ -251,8 +251,7 @@ impl Route {
         served_mut(&mut self.action)
     }
 
-    /// Every directory that files of this route are sent from. Only for a route that is being opened: later the
-    /// directories that scripts name files of are shared.
+    /// Every directory that this route sends files from. Only while it is being opened: later the directories of files that scripts name are shared.
     pub(crate) fn directories_mut(&mut self) -> impl Iterator<Item = &mut Directory> {
         let sent = Arc::get_mut(&mut self.send_directories);
         let sent = sent.into_iter().flat_map(SendDirectories::directories_mut);
@@ -354,8 +353,7 @@ impl RouteKind {
         }
     }
 
-    /// The file that a path of the route names, whether it exists or not; `root` is the root of the site. `None` if the route
-    /// serves no files and runs no scripts.
+    /// The file that a path of the route names, existing or not; `root` is that of the site. `None` if the route serves no files and runs no scripts.
     pub(crate) fn file_of(&self, capture: &Capture, path: &str, root: Option<&Path>) -> Option<PathBuf> {
         match self {
             RouteKind::Files(files) => Some(files.directory.path().join(path_of(capture.of(path)))),

@@ -150,8 +150,7 @@ fn script_patterns(settings: &SiteSettings) -> Vec<(PathBuf, Pattern)> {
     routes.map(|route| (root.clone(), route.path.clone())).collect()
 }
 
-/// A predicate for the paths below a directory that are scripts because of a pattern of paths below a root. `None` if neither of
-/// the two directories lies in the other.
+/// A predicate for the paths below a directory that are scripts by a pattern of paths below a root. `None` if neither directory lies in the other.
 fn scripts_below(directory: &Path, root: &Path, pattern: &Pattern) -> Option<Program> {
     let pattern = pattern.clone();
     let is_script = move |path: &str| leading_parts(path).any(|part| pattern.matches(part).is_some());
@@ -169,8 +168,7 @@ fn scripts_below(directory: &Path, root: &Path, pattern: &Pattern) -> Option<Pro
     }))
 }
 
-/// A predicate for the paths below a directory that are scripts because of their suffix in the same directory, one above it or one
-/// below. `None` if neither of the two directories lies in the other.
+/// A predicate for paths below a directory that are scripts by suffix, in it, above or below. `None` if neither of the directories lies in the other.
 fn sources_below(directory: &Path, sources: &SuffixSources) -> Option<Program> {
     let suffixes = sources.suffixes.clone();
     if directory.starts_with(&sources.directory) {

@@ -150,8 +150,7 @@ fn hsts(age: Duration) -> HeaderValue {
         .unwrap_or_else(|_| HeaderValue::from_static("max-age=0"))
 }
 
-/// The fields in which a trusted proxy names the user. Only such a proxy may send them, also to routes that do not ask for users: their
-/// scripts would take them for the proxy's.
+/// The fields in which a trusted proxy names the user. Only it may send them, even to routes that need no user: scripts would take them for the proxy's.
 fn user_fields(settings: &SiteSettings) -> Box<[HeaderName]> {
     let rules = settings.routes.iter().flat_map(|route| route.changes.access.limits());
     let mut fields: Vec<HeaderName> = rules

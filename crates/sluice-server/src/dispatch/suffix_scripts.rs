@@ -1,8 +1,7 @@
 //! The scripts among the files of a directory: which part of a path names one, and the division into SCRIPT_NAME and PATH_INFO.
 //!
-//! By RFC 3875 §4.1.5 for a directory whose scripts are known by the endings of their names. The first part of the path with such an ending
-//! that is a file is the script, so `/uploads/x.jpg/y.php` runs nothing: below a file there is no file, and a program is never started to
-//! find that out.
+//! As RFC 3875 §4.1.5 says, for scripts that are known by the endings of their names. The first part of the path with such an ending that is a file is the
+//! script, so `/uploads/x.jpg/y.php` runs nothing: no file lies below a file, and finding that out starts no program.
 
 use std::sync::Arc;
 

@@ -36,8 +36,7 @@ pub(crate) fn withheld_files(settings: &Settings) -> WithheldFiles {
     files
 }
 
-/// A line for the log about each of the files that lie below a directory from which files are sent,
-/// and each of these directories from which nothing is sent because of its name.
+/// Log lines about each of the files that lie below a directory from which files are sent, and each such directory that sends nothing because of its name.
 pub(crate) fn notices<'d>(files: &WithheldFiles, directories: impl Iterator<Item = &'d Directory>) -> Vec<String> {
     let mut lines = BTreeSet::new();
     for directory in directories {

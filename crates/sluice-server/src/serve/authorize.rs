@@ -71,8 +71,7 @@ pub(crate) fn authorize<'a>(
     }
 }
 
-/// Notes what the rules say from number `noted` on, up to one that does not grant the answer, and who their users are. The result is the
-/// number of those that grant it.
+/// Notes what the rules say from number `noted` on, up to one that does not grant the answer, and their users. Returns the number of those that grant it.
 fn note_rules(exchange: &mut Exchange, request: &mut Request, access: &Access, noted: usize) -> usize {
     let mut granted = noted;
     for access in access.limits().skip(noted) {

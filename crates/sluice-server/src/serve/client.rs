@@ -105,8 +105,7 @@ impl Client {
     }
 }
 
-/// The port that the client addressed. It replaces the connection's port if that belongs to a proxy or does not exist (unix
-/// socket), because scripts combine it with the host of the request in URLs.
+/// The port that the client addressed, for scripts' URLs. Replaces the connection's port if that is a proxy's or does not exist (unix socket).
 fn requested_port(uri: &Uri, fields: &HeaderMap, is_https: bool) -> u16 {
     let from_host = || {
         let host = fields.get(header::HOST)?.to_str().ok()?;

@@ -1,7 +1,6 @@
 //! Lookups that an event loop has left to another thread, because their file system may not answer (`sluice_files::foreign`).
 //!
-//! The thread makes the same decision, with a copy of the question and without the file cache, so it looks up at least the files that the event loop
-//! will ask for.
+//! The thread makes the same decision, with a copy of the question and without the file cache, so it looks up at least what the event loop will ask for.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,9 +1,8 @@
 //! Turns a fault into a response. This is the only place that does.
 //!
-//! The client chooses the media type of the body: an HTML page, JSON (RFC 9457) or lines of text. Clients without a
-//! preference, such as curl, get text. The body has the status, a sentence for the visitor, and the exchange's id, by which
-//! the log can be searched. The log's text may name files and processes; it is in the body only for clients that the site's
-//! `error_detail` means (`error_detail`). HTML pages are templates: the site's (`[site.errors]`), or the built-in `error_page.html`.
+//! The client chooses the media type of the body: an HTML page, JSON (RFC 9457) or lines of text, which clients without a preference, such as curl, get. The
+//! body has the status, a sentence for the visitor, and the exchange's id for the log. The log's text may name files and processes; only clients that the
+//! site's `error_detail` means get it. HTML pages are templates: the site's (`[site.errors]`), or the built-in `error_page.html`.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -165,8 +164,7 @@ fn render(page: &ErrorPage<'_>, template: &Template) -> Option<String> {
         .ok()
 }
 
-/// JSON has one member `detail` for three texts: the text of the route that refused the request (`visitor_text`), or
-/// else the log's, or else the sentence.
+/// JSON has one member `detail`: the text of the route that refused the request (`visitor_text`), or else the log's, or else the sentence.
 fn json(page: &ErrorPage<'_>, visitor_text: Option<&str>) -> Rendered {
     let detail = match page.detail {
         "" => page.sentence,

@@ -81,8 +81,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// Opens an exchange. It is boxed because many functions move it. The target moves to it from the head.
-    /// `handle` is `None` if no connection serves it any longer.
+    /// Opens an exchange, boxed because many functions move it. The target moves to it from the head. `handle` is `None` if no connection serves it.
     pub(crate) fn open(
         context: &Rc<Context>,
         config: &HeldConfig,
@@ -187,8 +186,7 @@ impl Exchange {
         self.tracer.end();
     }
 
-    /// Notes what a decision says about the log and about the head of the response. `path` and `fields` are those of the request; without a path
-    /// no route has taken part.
+    /// Notes what a decision says about the log and the head of the response. `path` and `fields` are the request's; without a path no route has taken part.
     pub(crate) fn note_decision(
         &mut self,
         site: &Site,

@@ -23,8 +23,7 @@ use sluice_watch::{Scanned, Stage};
 use crate::serve::exchange::Exchange;
 use crate::serve::watched;
 
-/// The response to one request: now (files, redirects, refusals), or later, from a script or a thread. Only those that are waited
-/// for need a future, which is large.
+/// The response to one request: now (files, redirects, refusals), or later, from a script or a thread. Only the latter need a future, which is large.
 pub(crate) enum PendingResponse {
     Now(Option<Response<Finish>>),
     Later(Pin<Box<dyn Future<Output = Response<Finish>>>>),

@@ -176,8 +176,7 @@ impl Gate {
         }
     }
 
-    /// Lets the answer of a request pass that has waited. Its file is looked up behind the gate, so that it is not open during another wait.
-    /// Errors: as those of [`Gate::pass`].
+    /// Lets an answer pass whose request has waited. Looks up its file now, so that it is not open during another wait. Errors: as of [`Gate::pass`].
     pub(crate) fn pass_held(
         &self,
         exchange: &mut Exchange,
@@ -222,8 +221,7 @@ impl Gate {
         Ok(request.bound_body(adjustments.body)?)
     }
 
-    /// Lets the file pass that a script names; what the routes changed for the script holds for the file too.
-    /// Errors: the fault of a check, or the script's: it named no such file.
+    /// Lets a file pass that a script names, with the routes' changes for the script. Errors: the fault of a check, or the script's: there is no such file.
     pub(crate) fn pass_file(
         &self,
         exchange: &Exchange,

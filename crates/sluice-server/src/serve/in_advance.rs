@@ -28,8 +28,7 @@ const WHAT: &str = "scripts with `min`";
 /// The path of a program that a route names, where its pattern has none.
 const ROOT: &str = "/";
 
-/// Lookups of scripts that an event loop has left to other threads: the answers for each route, by the numbers of its site and of itself. `None`
-/// while a thread is asking.
+/// Lookups of scripts that an event loop has left to threads: the answers by the numbers of site and route. `None` while a thread is asking.
 #[derive(Default)]
 pub(crate) struct Lookups(RefCell<HashMap<(usize, usize), Option<Answers>>>);
 

@@ -95,8 +95,7 @@ impl LogEntry {
         }
     }
 
-    /// Chooses the log of a site by its number, or none. The first choice counts, because it belongs to the path that the client
-    /// asked for; a script's local redirect comes later.
+    /// Chooses the log of a site by its number, or none. The first choice counts, that of the path that the client asked for; a local redirect comes later.
     pub(crate) fn choose_log(&mut self, site: Option<usize>, fields: &HeaderMap) {
         if self.log != ChosenLog::Server {
             return;

@@ -174,8 +174,7 @@ impl Request {
         }
     }
 
-    /// Follows a script's local redirect: as if a client had asked for this target by GET, without a body (RFC 3875 §6.2.2).
-    /// Errors of the script: the target is not valid.
+    /// Follows a script's local redirect like a client's GET for this target, without a body (RFC 3875 §6.2.2). Errors of the script: an invalid target.
     pub(crate) fn redirect(&mut self, target: &str) -> Result<(), Fault> {
         let target = Target::parse(target).map_err(ScriptFault::BadLocalRedirect)?;
         self.asked_for = AskedFor::Target(target);
@@ -191,8 +190,7 @@ impl Request {
     }
 }
 
-/// Chooses the site for a host, and has the worker remember what the text that names it leads to.
-/// Errors of the client: the host is not served on this address or at all (421).
+/// Chooses the site for a host, and has the worker remember it by the host's text. Errors of the client: the host is not served on this address (421).
 fn choose_site(
     exchange: &Exchange,
     config: &Rc<HeldConfig>,
@@ -255,8 +253,7 @@ fn body(
     }
 }
 
-/// Checks the fields of a request of HTTP/2: no value may begin or end with white space (RFC 9113 §8.2.1). In HTTP/1.1 such
-/// white space is not part of the value (RFC 9112 §5.1).
+/// No value of an HTTP/2 field may begin or end with white space (RFC 9113 §8.2.1); in HTTP/1.1 that is not part of the value (RFC 9112 §5.1).
 fn check_padding(fields: &HeaderMap) -> Result<(), ClientFault> {
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     let is_padded = |value: &[u8]| is_blank(value.first()) || is_blank(value.last());
@@ -285,8 +282,7 @@ fn check_transfer_coding(fields: &HeaderMap) -> Result<(), ClientFault> {
     Ok(())
 }
 
-/// The thing that a target is about. Two forms of it name no resource (RFC 9112 §3.2.3, §3.2.4): `*` is the server as a whole, an
-/// authority alone asks for a tunnel.
+/// The thing that a target is about. Two forms name no resource (RFC 9112 §3.2.3, §3.2.4): `*` is the whole server, an authority alone asks for a tunnel.
 fn asked_for(line: &RequestLine) -> Result<AskedFor, Fault> {
     let RequestLine { method, uri, version } = line;
     let bad = |problem| Err(TargetError::boxed(&uri.to_string(), problem).into());

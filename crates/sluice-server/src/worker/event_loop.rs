@@ -19,9 +19,8 @@ pub(super) fn runtime() -> std::io::Result<Runtime> {
         .build()
 }
 
-/// Has one thread for blocking calls live at all times. When the system refuses another one (RLIMIT_NPROC, pids.max), calls wait for it;
-/// without any, `spawn_blocking` of tokio 1.54 panics, and the request that needs one loses its connection. Threads without a time limit would
-/// not do, because hundreds that a burst needed would stay.
+/// Keeps one thread for blocking calls alive at all times. When the system refuses another (RLIMIT_NPROC, pids.max), calls wait for it; without any,
+/// `spawn_blocking` of tokio 1.54 panics, and its request loses the connection. Threads without a time limit would not do: the hundreds of a burst would stay.
 pub(super) async fn keep_thread() {
     let mut interval = tokio::time::interval(THREAD_KEEP_ALIVE / 3);
     loop {

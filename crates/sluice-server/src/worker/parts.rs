@@ -11,8 +11,7 @@ use tokio::time::timeout;
 use crate::context::Context;
 use crate::serve::in_advance::{self, Lookups};
 
-/// How long connections without a request may still send one after another server has taken over: a client that has just connected, or
-/// sends its next request, must not find the connection closed.
+/// How long idle connections may still send a request after another server has taken over: no client that is about to ask may find its connection closed.
 const REPLACED_GRACE: Duration = Duration::from_secs(3);
 
 /// How long a worker waits at last for its script processes, which were sent SIGKILL long before.

@@ -1,7 +1,6 @@
 //! Where the control sockets of a user's servers are, and what they keep over a restart.
 //!
-//! The directory belongs to the user and lets nobody else in; one that does not is not used. A server that was killed leaves its
-//! socket, which the next search removes.
+//! The directory belongs to the user and lets nobody else in, or is not used. A server that was killed leaves its socket, which the next search removes.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -42,8 +41,7 @@ pub fn directory() -> PathBuf {
     }
 }
 
-/// The directory for the state that a server of this user keeps over a restart. It need not exist. `None` if no state is kept, or there is no
-/// place for it.
+/// The directory for the state that a server of this user keeps over a restart. It need not exist. `None` if no state is kept, or there is no place for it.
 #[must_use]
 pub fn state_directory(settings: &StateDirectory) -> Option<PathBuf> {
     match settings {

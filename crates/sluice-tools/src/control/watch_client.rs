@@ -282,8 +282,7 @@ enum Waited {
     OutputClosed,
 }
 
-/// Waits until there is something to read, or the time is over, or nobody reads standard output any more: then the server should not
-/// have to wait for the next event to forget the watch.
+/// Waits for something to read, the end of the time, or the end of standard output's reader: the server should not need another event to forget the watch.
 fn wait(stream: &UnixStream, output: &Output, left: Option<Duration>) -> io::Result<Waited> {
     let left = left.and_then(|left| Timespec::try_from(left).ok());
     let standard = io::stdout();

@@ -70,8 +70,7 @@ struct Head {
     response: String,
 }
 
-/// Number, item and text of an event, in its first line: `14:05:08.672341 decide    000012 mapping         text`. `None` of a further line, and of
-/// one about the watch.
+/// Number, item and text of an event's first line: `14:05:08.672341 decide    000012 mapping         text`. `None` of other lines.
 fn first_line(line: &str) -> Option<[&str; 3]> {
     if !line.starts_with(|first: char| first.is_ascii_digit()) {
         return None;

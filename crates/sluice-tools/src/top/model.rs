@@ -1,5 +1,4 @@
-//! The data that `sluice top` shows: the last snapshot, rates since the one before, and the user's choice of order, filter and line.
-//! Nothing here reads a clock or a terminal.
+//! The data that `sluice top` shows: the last snapshot, rates since the one before, and the user's choice of order, filter and line. No clock, no terminal.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -96,7 +95,6 @@ pub(super) struct Model {
     pub is_help: bool,
     pub filter: String,
     pub is_editing: bool,
-    /// The number of the chosen line.
     pub selected: usize,
     message: Option<(String, Instant)>,
     /// Why the server does not answer.

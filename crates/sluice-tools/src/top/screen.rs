@@ -136,16 +136,14 @@ fn wait_for_input(limit: Duration) {
     let _ = rustix::event::poll(&mut polled, Some(&limit));
 }
 
-/// Ends the program if the terminal was closed. There is nothing to restore then, and `Terminal` panics when it is dropped, because it
-/// cannot write that it has failed to show the cursor.
+/// Ends the program if the terminal was closed. Nothing is left to restore, and a dropped `Terminal` panics if it cannot write that showing the cursor failed.
 fn end_if_gone() {
     if is_gone() {
         std::process::exit(HUNG_UP.into());
     }
 }
 
-/// Ends the program when the terminal is closed, wherever the main thread is then: in a `poll` that never returns, or waiting for another
-/// program.
+/// Ends the program when the terminal is closed, wherever the main thread is then: in a `poll` that never returns, or waiting for another program.
 fn watch_terminal() {
     let input = std::io::stdin();
     loop {

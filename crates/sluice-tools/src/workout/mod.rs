@@ -7,8 +7,7 @@
 //!                     │
 //!   thread 1 … n (`run`): an event loop with its connections (`client`) ─▶ tally (`tally`, `histogram`) ─▶ `report`
 //! ```
-//! After WASD's WWWRKOUT. It is a client: nothing here knows the server of this program. The rating of a machine (`rate`) uses `plan`
-//! and `run`.
+//! After WASD's WWWRKOUT. A client, which knows nothing of this program's server. The rating of a machine (`rate`) uses `plan` and `run`.
 
 mod arguments;
 mod client;

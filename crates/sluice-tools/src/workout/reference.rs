@@ -4,8 +4,7 @@ use http::StatusCode;
 
 use super::arguments::Comparison;
 
-/// Bytes of the first replies that are kept, at most, for all paths together. Of a longer body the beginning is compared byte by byte, and
-/// the rest by its length.
+/// Bytes of first replies that are kept at most, for all paths together. Of a longer body the beginning is compared byte by byte, the rest by its length.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Clone, Debug)]

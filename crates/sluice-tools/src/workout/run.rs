@@ -23,11 +23,9 @@ use super::plan::Plan;
 use super::reference::{Check, Reference};
 use super::tally::Tally;
 
-/// Failures to connect in a row after which a connection is given up. The waits between them double from `FIRST_WAIT`, so a server has two
-/// seconds to restart.
+/// Failures to connect in a row after which a connection is given up. The waits double from `FIRST_WAIT`, so a server has two seconds to restart.
 const CONNECT_FAILURES_MAX: u32 = 12;
 
-/// The wait after the first failure to connect.
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 
 pub(crate) struct Measured {
@@ -62,7 +60,6 @@ struct Shared {
     endpoint: Endpoint,
     references: Vec<Reference>,
     next: AtomicU64,
-    /// The start of the clock.
     begin: Instant,
 }
 

@@ -17,7 +17,6 @@ pub(super) struct Tally {
     pub(super) bytes: u64,
     pub(super) opened: u64,
     pub(super) broken: u64,
-    /// Replies that differ from the first one.
     pub(super) differences: Kinds,
     /// Requests without a complete reply.
     pub(super) failures: Kinds,

@@ -10,8 +10,7 @@ use std::task::{Context, Poll};
 use sluice_http::tasks::yield_now;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes read in a turn. The last read may exceed it by its buffer, less than 500 KB. hyper parses leading zeros byte by byte, in some
-/// tens of nanoseconds each.
+/// Bytes read in a turn; the last read may exceed it by its buffer, below 500 KB. hyper parses leading zeros byte by byte, some tens of ns each.
 const TURN_BYTES: usize = 256 << 10;
 
 /// A stream that yields when it has read `TURN_BYTES` without waiting.

@@ -207,7 +207,6 @@ impl FormMask {
 mod tests {
     use super::*;
 
-    /// Applies a mask to a body in chunks of each size.
     fn check(content_type: &str, body: &str, expected: &str) {
         for size in 1..=body.len() {
             let mut bytes = body.as_bytes().to_vec();

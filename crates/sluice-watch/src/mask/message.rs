@@ -12,8 +12,7 @@ use crate::mask::pairs::PairMask;
 /// Bytes of a line of a head that are compared.
 const LINE_BYTES_MAX: usize = 512;
 
-/// Masks the values of secrets in the bytes that an HTTP/1 connection carries, in one direction. Each masked byte becomes `*`, so that lengths
-/// stay true.
+/// Masks the values of secrets in the bytes that an HTTP/1 connection carries, in one direction. Each masked byte becomes `*`, so that lengths stay true.
 #[derive(Clone, Debug)]
 pub struct HeadMask {
     fields: FieldMask,

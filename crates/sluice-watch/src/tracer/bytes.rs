@@ -1,5 +1,4 @@
-//! Bytes that a connection or an exchange notes for WATCH: no more of them is copied, masked and searched than somebody may be shown, and each byte is
-//! charged to the allowance of the worker.
+//! Bytes noted for WATCH: no more is copied, masked and searched than somebody may be shown, and each byte is charged to the worker's allowance.
 
 use std::time::{Duration, Instant};
 
@@ -33,8 +32,7 @@ impl Tracer {
         });
     }
 
-    /// Notes bytes, copied and then masked by `mask`. No more is copied than somebody may still be shown. The bytes are those of several parts,
-    /// one after the other.
+    /// Notes the bytes of several parts, one after the other, masked by `mask`. No more is copied than somebody may still be shown.
     ///
     /// `Scanned::Part` says that the mask has not seen all of them: it does not know where the next ones stand.
     pub fn note_copy(

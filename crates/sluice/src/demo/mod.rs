@@ -98,8 +98,7 @@ impl Site {
     }
 }
 
-/// Browsers request `/favicon.ico` for pages that name no icon (listings, output of scripts). Without this route each request would put a
-/// 404 into the log that the visitor watches.
+/// Browsers request `/favicon.ico` for pages without an icon (listings, output of scripts): each request would put a 404 into the log that the visitor watches.
 fn icon() -> RouteSettings {
     let redirect = Action::Redirect {
         to: Replacement::literal("/icon.svg"),

@@ -1,7 +1,6 @@
 //! The index page, completed for this machine: sources are inserted, and links to programs that cannot run are replaced by the reason.
 //!
-//! The page is plain HTML with three kinds of marks, each a comment: `source: NAME`, `sources`, and `needs: NAME` …
-//! `end: NAME`.
+//! The page is plain HTML with three kinds of marks, each a comment: `source: NAME`, `sources`, and `needs: NAME` … `end: NAME`.
 
 use std::fmt;
 

@@ -1,5 +1,4 @@
-//! The parts of the demo that are not embedded: C programs, which are built separately, the interpreters of
-//! scripts, and engines.
+//! The parts of the demo that are not embedded: C programs, which are built separately, the interpreters of scripts, and engines.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -15,8 +14,7 @@ const INSTALLED: &str = "../libexec/sluice/demo";
 /// Where `make sdk` puts them, relative to the top of the source tree.
 const IN_SOURCE_TREE: &str = "sdk/c/build";
 
-/// The directory of the C programs, if there is one: beside the installed server, or in the source tree in which the server was
-/// built.
+/// The directory of the C programs, if there is one: beside the installed server, or in the source tree in which the server was built.
 pub(crate) fn built() -> Option<PathBuf> {
     built_for(&std::env::current_exe().ok()?)
 }

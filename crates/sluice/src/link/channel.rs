@@ -93,8 +93,7 @@ impl Channel {
         })
     }
 
-    /// The channel of a process that the supervisor has started, and the first message, which says what to do.
-    /// Fails if nobody has said that, because the process was started by hand.
+    /// The channel of a process that the supervisor has started, and the first message, its role. Fails if there is none: the process was started by hand.
     pub(crate) async fn begin<T: DeserializeOwned>() -> Result<(Channel, Received<T>), String> {
         let by_hand = |error| format!("this is started by `sluice run`, not by hand: standard input: {error}");
         let mut channel = Channel::of_stdin().map_err(by_hand)?;
@@ -203,8 +202,7 @@ impl Channel {
     }
 }
 
-/// Sends a whole message at once, for a process that goes on with this socket later.
-/// Fails if it does not fit the socket's buffer.
+/// Sends a whole message at once, for a process that goes on with this socket later. Fails if it does not fit the socket's buffer.
 pub(crate) fn send_now(socket: BorrowedFd<'_>, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let text = serde_json::to_vec(message)?;
     records(&text, fds)

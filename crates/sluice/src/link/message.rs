@@ -10,8 +10,7 @@
 //!     ├── Remove: addresses ──────────────────▶│
 //!     ├── Drain, then perhaps End ────────────▶│
 //! ```
-//! The server process parses what clients send, so the supervisor trusts nothing that it says beyond this: it may ask for what its own
-//! control socket permits.
+//! The server process parses what clients send, so the supervisor trusts it with no more than this: it may ask for what its own control socket permits.
 
 use std::path::PathBuf;
 
@@ -53,8 +52,7 @@ pub(crate) enum ToServer {
     Purge,
     /// Open the directories of the configuration again: the launcher knows where their paths lead now.
     Directories,
-    /// End after the exchanges in progress. `is_replaced` if another server process goes on: then connections without a request get time to
-    /// send one.
+    /// End after the exchanges in progress. `is_replaced` if another server process goes on: then idle connections get time to send a request.
     Drain {
         is_replaced: bool,
     },
@@ -117,7 +115,6 @@ pub(crate) struct Listen {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Cause {
-    /// A signal to the supervisor.
     Signal(String),
     /// The server process, with the number of the command.
     Asked(u64),

@@ -1,5 +1,4 @@
-//! The manual pages and the completions of shells, below `packaging/`: made of the command line (`arguments`) and of the lists of keys
-//! (`config`), as `--help` and the reference page are.
+//! The manual pages and shell completions below `packaging/`: made of the command line (`arguments`) and the lists of keys (`config`), as `--help` is.
 //!
 //! Only tests are here: they compare the files with what is generated, and `UPDATE=1 cargo test -p sluice` rewrites them. So the
 //! program itself needs no library for them, and a package no run of the program. `packaging/check` shows that they are right for
@@ -18,8 +17,7 @@ use sluice_watch::{Item, Items};
 
 use crate::arguments::Arguments;
 
-/// Compares a directory of the repository with what is generated: a file that differs, is missing, or is no longer made, fails. With
-/// `UPDATE=1` the directory becomes what is generated.
+/// Compares a directory of the repository with what is generated, and fails if they differ. With `UPDATE=1` the directory becomes what is generated.
 fn compare(directory: &str, generated: &BTreeMap<String, String>) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(directory);
     if std::env::var_os("UPDATE").is_some() {

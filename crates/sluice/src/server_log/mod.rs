@@ -132,8 +132,7 @@ impl Drop for Logger {
     }
 }
 
-/// Which events are logged: as RUST_LOG says, or else from this level. At `debug` libraries still log from `info`, because their
-/// messages are for their authors.
+/// The events to log: as RUST_LOG says, or else from this level. At `debug` libraries still log from `info`: their messages are for their authors.
 fn filter(level: LogLevel) -> EnvFilter {
     let directives = match level {
         LogLevel::Error => "error",

@@ -32,8 +32,7 @@ const LACKS_MAX: usize = 50;
 /// Commands to the supervisor that wait for their result; further ones are refused.
 const COMMANDS_MAX: usize = 64;
 
-/// Runs a server process until its supervisor, or a signal, ends it. It tells the supervisor why it cannot start; an error is one that it
-/// cannot tell.
+/// Runs a server process until its supervisor, or a signal, ends it. It tells the supervisor why it cannot start; an error is one that it cannot tell.
 pub(crate) fn run_supervised(logger: &Logger) -> Result<ExitCode, String> {
     run_to_end(async {
         // Before the server, so that no signal is lost while it starts.
@@ -307,8 +306,7 @@ impl Link {
         report
     }
 
-    /// Logs and answers the result of a command that the supervisor has carried out or refused.
-    /// Returns a line for `status` if it was refused.
+    /// Logs and answers the result of a command that the supervisor has carried out or refused. Returns a line for `status` if it was refused.
     pub(super) fn conclude(&mut self, causes: &[Cause], result: &CommandResult) -> Option<String> {
         let mut report = self.report_of(causes);
         match result.ok {

@@ -23,8 +23,7 @@ struct Passed {
 }
 
 impl Activated {
-    /// The sockets that were passed to this process, if there are any. Call it once, before other descriptors are made.
-    /// Fails if one is not a listening stream socket.
+    /// The sockets that were passed to this process, if any. Call it once, before other descriptors are made. Fails if one is not a listening stream socket.
     pub(super) fn take_passed() -> Result<Activated, String> {
         let variable = |name| std::env::var(name).unwrap_or_default();
         let count = count(

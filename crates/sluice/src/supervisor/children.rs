@@ -1,9 +1,8 @@
 //! The child processes of the supervisor: server processes, and what a dead one leaves behind.
 //!
-//! A launcher is a subreaper: as long as it lives, scripts and their orphans are its own. When it dies they become children of the supervisor,
-//! which is a subreaper too. So a child that the supervisor has not started is a process that a dead launcher or server process left behind, and is
-//! killed; its own children follow it, until none is left. The supervisor is never process 1, which inherits the orphans of others
-//! (`first_process`).
+//! A launcher is a subreaper: while it lives, scripts and their orphans are its own. When it dies they become children of the supervisor, a subreaper too. So a
+//! child that the supervisor has not started was left by a dead launcher or server process, and is killed; its own children follow, until none is left. The
+//! supervisor is never process 1, which inherits the orphans of others (`first_process`).
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -109,8 +108,7 @@ impl Children {
         ended
     }
 
-    /// Kills what a dead server process left behind. Returns how many there were. Call it again when a child has ended, because its own
-    /// children have come then.
+    /// Kills what a dead server process left behind, and returns the number. Call it again when a child has ended, because its own children have come then.
     pub(super) fn kill_leftovers(&self) -> usize {
         let leftovers: Vec<_> = list(self.list.as_ref())
             .into_iter()

@@ -173,8 +173,7 @@ impl Supervisor<'_> {
         self.launcher_processes().for_each(ServerProcess::kill);
     }
 
-    /// Has the launcher of the server process permit the users that scripts may have. It has done so afterwards, because the server process may start their
-    /// scripts at once.
+    /// Has the server process's launcher permit the users of scripts. It has done so on return, because the server process may start their scripts at once.
     pub(super) async fn use_script_users(&mut self, users: ScriptUserSettings) {
         let server = self.server_pid();
         let of_server = |launcher: &&mut Launcher| launcher.server == server && launcher.process.is_some();

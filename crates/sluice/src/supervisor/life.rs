@@ -25,8 +25,7 @@ const DELAY_FIRST: Duration = Duration::from_millis(100);
 
 const DELAY_MAX: Duration = Duration::from_secs(10);
 
-/// A server process that was killed and has not ended after this time hangs in the kernel. What it waits for may never happen, so nothing
-/// waits for it.
+/// A server process that was killed and has not ended after this time hangs in the kernel. Nothing waits for it, because what it waits for may never happen.
 pub(super) const HANGS_AFTER: Duration = Duration::from_secs(5);
 
 /// How long a server process may take to start, or to answer a reload. It reads its settings meanwhile; what it waits for beyond that may never come.

@@ -6,8 +6,7 @@
 //!     ▼
 //! server process  everything that clients send (server_role)
 //! ```
-//! When a server process dies, its scripts are killed (`children`), and another one gets the same sockets and the same files: clients wait in
-//! the queues of the sockets meanwhile.
+//! When a server process dies, its scripts are killed (`children`), and another one gets the same sockets and files; clients wait in the sockets' queues.
 
 mod abandon;
 mod activation;
@@ -98,7 +97,6 @@ struct Supervisor<'a> {
     pending: reload::Pending,
     /// The commands and signals that asked for the next reload.
     causes: Vec<Cause>,
-    /// The command that asked for the upgrade.
     upgrade: Option<Cause>,
     history: History,
     launcher_plan: LauncherPlan,

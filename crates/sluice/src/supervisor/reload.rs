@@ -42,8 +42,7 @@ impl Pending {
     }
 }
 
-/// Reads a configuration, and the files that it names, with `Source::recording`. To be called with a deadline.
-/// The error has a line for each mistake; a file whose file system does not answer is one.
+/// Reads a configuration and its files (`Source::recording`); call it with a deadline. The error has a line for each mistake; a silent file system is one.
 pub(super) fn read(file: &Path, source: &Source) -> Result<(Settings, OwnedFd, Certificates), String> {
     let settings = sluice_config::load_from(file, source, |_| {}).map_err(|errors| errors.to_string())?;
     let certificates = Certificates::of(&settings);
@@ -159,8 +158,7 @@ impl Supervisor<'_> {
         LifeEvent::ReloadOver
     }
 
-    /// Forgets who has asked for the reloads that wait, because their server process is gone or ends; they are made all the same. Returns
-    /// whether anybody has asked.
+    /// Forgets who asked for the reloads that wait, because their server process ends; they are made all the same. Returns whether anybody has asked.
     pub(super) fn forget_askers(&mut self) -> bool {
         let causes = self.causes.len();
         self.causes.retain(|cause| matches!(cause, Cause::Signal(_)));

@@ -45,8 +45,7 @@ impl Passed {
     }
 }
 
-/// Runs the server of a configuration in a process of its own until a signal ends it. The error is one line for the administrator, or one
-/// for each mistake of the configuration.
+/// Runs a configuration's server in a process of its own until a signal ends it. The error is one line, or one for each mistake of the configuration.
 pub(crate) fn run(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Result<(), String> {
     let result = start(file, allow_root, passed, logger);
     result.inspect_err(|reason| Notifier::of_environment().failed(reason))

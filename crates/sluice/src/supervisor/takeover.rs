@@ -7,8 +7,7 @@
 //!               ├─ it serves: the old one ends after its exchanges
 //!               └─ it does not: it is given up, and the old one goes on
 //! ```
-//! The process stays the same, so its number does, for systemd, for pid files, and as process 1 of a container; and the old server
-//! process is still its child.
+//! The process stays the same, so its number does, for systemd, pid files, and as process 1 of a container; and the old server process is still its child.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -89,8 +89,7 @@ impl Supervisor<'_> {
         Some(LifeEvent::UpgradeOver)
     }
 
-    /// Starts a server process of this program beside the one of the program before. `silent` are the paths that are not answered for. Returns what
-    /// happens if that fails.
+    /// Starts a server process of this program beside the earlier program's. `silent` are the paths without an answer. Returns what happens if that fails.
     pub(super) async fn start_candidate(&mut self, silent: &[PathBuf]) -> Option<LifeEvent> {
         // As at a start: a program is not kept from its successor by a file of one site.
         let prepared = match self.prepare(silent, Source::recording().tolerant()).await {

@@ -78,8 +78,7 @@ pub(crate) enum Notation {
 }
 
 impl Ask {
-    /// Takes the notation from the request: JSON if the name ends with `.json`, the query says so, or the field Accept names JSON and not HTML;
-    /// otherwise HTML. Removes the suffix from the name.
+    /// Takes the notation: JSON if the name ends with `.json` (which is removed), the query says so, or Accept names JSON and not HTML; else HTML.
     pub(crate) fn take_notation(&mut self) -> Notation {
         if let Some(name) = self.name.strip_suffix(".json") {
             self.name = if name == "overview" {

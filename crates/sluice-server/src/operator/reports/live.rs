@@ -17,9 +17,8 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(2);
 
 pub(super) const SLOW_INTERVAL: Duration = Duration::from_secs(20);
 
-/// The stream of a page's contents. One that has not changed is not sent again. It ends when the configuration is replaced.
-/// Errors of the client: a page of another site asks (403); the server's: as many streams are open as there may be
-/// (503).
+/// The stream of a page's contents, which sends only changes and ends when the configuration is replaced. Errors of the client: a page of another site asks
+/// (403); the server's: as many streams are open as there may be (503).
 pub(super) fn respond(
     ask: &Ask,
     page: &Page,

@@ -1,7 +1,6 @@
 //! The page with the ends of the logs. A thread reads their files.
 //!
-//! Sites that write to one log are shown as one. A log that is off is not shown. Reading is bounded to one at a time, so that many visitors do not
-//! fill the memory with the ends of logs.
+//! Sites that write to one log are shown as one; a log that is off is not shown. One reading at a time, so that many visitors do not fill the memory.
 
 use std::sync::{Arc, Mutex};
 

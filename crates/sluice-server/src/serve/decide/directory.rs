@@ -131,8 +131,7 @@ pub(super) fn decide<'s>(
     }
 }
 
-/// A file, an index page, or else a listing; `served` becomes the way of the page that is sent. An index page that a route runs as
-/// a script is run, and never sent as a file.
+/// A file, an index page, or else a listing; `served` becomes the way of the page sent. An index page that a route runs as a script is never sent as a file.
 fn look_up<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>) -> Result<Answer, Fault> {
     let AskedPath { asked, target, .. } = path;
     let attributes = &asked.attributes;

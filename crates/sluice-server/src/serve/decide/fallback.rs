@@ -4,8 +4,7 @@
 //! path ─▶ route with a fallback ─▶ nothing? ─┬─▶ candidate ─▶ routes ─▶ nothing? ─▶ next candidate … the last one answers
 //!                                            └─▶ next route, with the same path
 //! ```
-//! A candidate is resolved through the routes as if its path had been asked for. It leads to no candidates of its own, so there is no
-//! loop; the next route is always a later one.
+//! A candidate is resolved as if its path had been asked for. There is no loop: it has no candidates of its own, and the next route is always a later one.
 
 use http::Method;
 use sluice_http::fault::{Absent, ClientFault, Fault, Forbidden};
@@ -69,8 +68,7 @@ pub(super) fn is_read(method: &Method) -> bool {
     [Method::GET, Method::HEAD].contains(method)
 }
 
-/// Begins with the candidates of a route. Of a route that a candidate itself leads to, only the next route is tried. The result is the
-/// decision if there is nothing to try.
+/// Begins with the candidates of a route; of a route that a candidate leads to, only the next route is tried. Returns the decision if there is nothing to try.
 pub(super) fn begin<'s>(
     decision: Decision<'s>,
     route: &'s Route,

@@ -1,7 +1,6 @@
 //! Directory listings as a site sees them: which directory a path means, and what each name in it leads to.
 //!
-//! A name in a directory is listed only if a request for it would be answered with that file or directory, or by running it as a script, and if
-//! the gate would let its client have it.
+//! A name is listed only if a request for it would get that file or directory, or run it as a script, and if the gate would let its client have it.
 
 use http::HeaderValue;
 use sluice_files::directory::Directory;

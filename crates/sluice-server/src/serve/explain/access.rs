@@ -1,5 +1,4 @@
-//! Users for the request of `check --explain`: the verdict (`gate`) about who the question says the client is, and notes on what it would also
-//! need. No agent is asked, and no password is verified.
+//! Users for `check --explain`: the verdict (`gate`) about the user in the question, and notes on what else it needs. Asks no agent, verifies no password.
 
 use sluice_access::rules::{Permission, User};
 use sluice_http::fault::{Credentials, Fault};
