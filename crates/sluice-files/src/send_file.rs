@@ -82,7 +82,7 @@ impl SendDirectories {
         self.0.iter_mut().map(|send| &mut send.directory)
     }
 
-    /// Removes the field that names a file from a reply's head; `None` if there is none. The field never reaches the client, because it may reveal a path.
+    /// Removes the field that names a file from a reply's head; `None` for a head without it. The field never reaches the client, because it may reveal a path.
     ///
     /// # Errors
     /// The script's fault: several files, a file outside the directories, or a status with which no file can be sent.

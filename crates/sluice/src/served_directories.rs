@@ -23,7 +23,7 @@ const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(60);
 /// Time without a change after which the pause is short again.
 const QUIET: Duration = Duration::from_secs(600);
 
-/// Device and inode of a directory, and its path without symbolic links, which scripts know. `None` while there is none.
+/// Device and inode of a directory, and its path without symbolic links, which scripts know. `None` while the path leads to no directory.
 type Identity = Option<(u64, u64, PathBuf)>;
 
 /// The directories of a configuration, as of the last check. The default has none.

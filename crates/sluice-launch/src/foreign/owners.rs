@@ -58,7 +58,7 @@ pub(crate) fn open_for_owners(path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// Opens a file for appending, and makes it with this mode if there is none. Does not wait for the reader of a FIFO (O_NONBLOCK).
+/// Opens a file for appending. One that does not exist is made, with this mode. The reader of a FIFO is not waited for (O_NONBLOCK).
 ///
 /// # Errors
 /// Those of open(2), or a link of the path, or the FIFO or device that it leads to, belongs neither to root nor to the user of this process: its owner could have the lines
@@ -67,7 +67,10 @@ pub fn open_to_append(path: &Path, mode: u32) -> io::Result<File> {
     let flags = OFlags::APPEND | OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let mode = FileMode::from_raw_mode(mode);
     // Links below /proc lead to what has no path.
-    if ["/dev", "/proc"].iter().any(|kernel| path.starts_with(kernel)) {
+    if ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"]
+        .iter()
+        .any(|links| path.starts_with(links))
+    {
         return Ok(open(path, flags, FileMode::empty())?.into());
     }
     let trusted = [0, geteuid().as_raw()];
@@ -248,6 +251,7 @@ mod tests {
         assert_eq!(append("ann/fifo"), Ok(()), "a FIFO of root");
         lchown(path("ann/fifo"), Some(ANN), None).unwrap();
         assert!(append("ann/fifo").unwrap_err().contains("is not a file"));
+        assert!(open_to_append(Path::new("/dev/null"), 0o640).is_ok());
         assert!(is_path_of_root(Path::new("/usr/bin")) && !is_path_of_root(&path("ann")));
         symlink("..", path("ann/up")).unwrap();
         lchown(path("ann/up"), Some(ANN), None).unwrap();

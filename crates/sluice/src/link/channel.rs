@@ -93,7 +93,7 @@ impl Channel {
         })
     }
 
-    /// The channel of a process that the supervisor has started, and the first message, its role. Fails if there is none: the process was started by hand.
+    /// The channel of a process that the supervisor has started, and the first message, its role. Fails without a channel: the process was started by hand.
     pub(crate) async fn begin<T: DeserializeOwned>() -> Result<(Channel, Received<T>), String> {
         let by_hand = |error| format!("this is started by `sluice run`, not by hand: standard input: {error}");
         let mut channel = Channel::of_stdin().map_err(by_hand)?;
