@@ -51,7 +51,7 @@ pub(crate) fn open_for_owners(path: &Path) -> io::Result<OwnedFd> {
     let mut owners = walk.passed.iter().map(|(owner, _)| *owner);
     match owners.find(|owner| !trusted.contains(owner) && !may_read(*owner)) {
         Some(owner) => Err(io::Error::other(format!(
-            "belongs to user {}, and user {owner}, who owns a link or directory of its path, may not read it: give both to one user, or chmod o+r",
+            "belongs to user {}, and user {owner}, who owns a link or directory of its path, may not read it: name a path whose links and directories belong to root or to the owner of the file",
             about.st_uid
         ))),
         None => Ok(file),
