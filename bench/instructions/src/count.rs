@@ -91,8 +91,10 @@ fn count(arguments: &Arguments) -> Result<Report, Failure> {
         certificate: arguments.certificate.clone(),
     };
     let mut client = Client::connect(&target)?;
-    for _ in 0..arguments.warm_up {
-        client.exchange()?;
+    for answered in 0..arguments.warm_up {
+        client
+            .exchange()
+            .map_err(|failure| format!("{failure}, after {answered} requests at full speed"))?;
     }
     let (go, wanted) = channel();
     let (results, done) = channel();
@@ -126,7 +128,7 @@ fn exchange(tracees: &mut Tracees, go: &Sender<()>, done: &Receiver<Result<(), F
     tracees.take_counts();
     go.send(())?;
     let mut is_answered = false;
-    tracees.run_until(|| {
+    let end = tracees.run_until(|| {
         match done.try_recv() {
             Ok(result) => {
                 result?;
@@ -136,7 +138,8 @@ fn exchange(tracees: &mut Tracees, go: &Sender<()>, done: &Receiver<Result<(), F
             Err(TryRecvError::Disconnected) => return Err("the client has ended".into()),
         }
         Ok(is_answered)
-    })?;
+    });
+    end.map_err(|failure| format!("{failure}; the server's threads:\n{}", tracees.describe()))?;
     Ok(tracees.take_counts())
 }
 

@@ -15,8 +15,15 @@
 mod count;
 
 #[cfg(target_arch = "x86_64")]
-fn main() -> Result<(), count::Failure> {
-    count::main()
+fn main() -> std::process::ExitCode {
+    use std::io::Write as _;
+
+    let Err(failure) = count::main() else {
+        return std::process::ExitCode::SUCCESS;
+    };
+    // Nobody is left to be told if standard error is closed.
+    let _ = writeln!(std::io::stderr(), "{failure}");
+    std::process::ExitCode::FAILURE
 }
 
 #[cfg(not(target_arch = "x86_64"))]

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -63,6 +64,18 @@ def count(site: Site, counter: Path, name: str, rows: Sequence[Row], profile: in
 
 
 def count_row(site: Site, counter: Path, name: str, row: Row, profile: int) -> Optional[Figure]:
+    """Counts a row. A count that fails is made a second time by another process of the server, and the failure is printed.
+
+    Beside other programs about one of twenty counts of RTE ends with a reply that does not come; the cause is not known yet. The failure
+    says where the server's threads stood."""
+    try:
+        return count_once(site, counter, name, row, profile)
+    except ServerFailed as failure:
+        print(f"{failure}\n{row.label}: counted again", file=sys.stderr)
+        return count_once(site, counter, name, row, profile)
+
+
+def count_once(site: Site, counter: Path, name: str, row: Row, profile: int) -> Optional[Figure]:
     kind = SERVERS[name]
     if kind.available() or not any(way in kind.ways for way in row.ways):
         return None

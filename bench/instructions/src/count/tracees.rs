@@ -150,6 +150,28 @@ impl Tracees {
         std::mem::take(&mut self.counts)
     }
 
+    /// The work since the last counts, and a line for each thread: what it is called, its state, its system call, its function (proc(5)).
+    pub(crate) fn describe(&self) -> String {
+        let mut lines = vec![format!("{:?}", self.counts)];
+        let mut threads: Vec<_> = self.threads.iter().collect();
+        threads.sort_by_key(|(pid, _)| **pid);
+        for (pid, thread) in threads {
+            let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+            let stat = read("stat");
+            let state = stat.rsplit_once(") ").and_then(|(_, after)| after.get(..1));
+            let function = self.spaces[thread.space].name_of(thread.at);
+            let (name, call) = (read("comm"), read("syscall"));
+            lines.push(format!(
+                "{pid} {} {} {:?} {} {function}",
+                name.trim(),
+                state.unwrap_or("-"),
+                thread.cause,
+                call.trim()
+            ));
+        }
+        lines.join("\n")
+    }
+
     /// Clears the profile.
     pub(crate) fn clear_profile(&mut self) {
         for space in &mut self.spaces {
