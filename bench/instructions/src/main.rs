@@ -21,7 +21,7 @@ fn main() -> std::process::ExitCode {
     let Err(failure) = count::main() else {
         return std::process::ExitCode::SUCCESS;
     };
-    // Nobody is left to be told if standard error is closed.
+    // If standard error is closed, the exit status says it.
     let _ = writeln!(std::io::stderr(), "{failure}");
     std::process::ExitCode::FAILURE
 }
