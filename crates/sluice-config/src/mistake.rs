@@ -1,6 +1,8 @@
 //! The mistakes of a configuration, as its readers get them: as lines of text, or for programs.
 
-use std::fmt;
+use std::fmt::{self, Write};
+
+use sluice_http::escape::Escaping;
 
 /// The mistakes of a configuration in the order of their lines, 20 at most.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,8 +63,10 @@ impl Mistake {
     }
 }
 
+/// One line, whatever the names of files contain.
 impl fmt::Display for Mistake {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = Escaping::new(out);
         match (&self.file, self.line) {
             (Some(file), Some(line)) => write!(out, "{file}:{line}: {}", self.message),
             (Some(file), None) => write!(out, "{file}: {}", self.message),
@@ -79,3 +83,21 @@ impl fmt::Display for ConfigErrors {
 }
 
 impl std::error::Error for ConfigErrors {}
+
+#[cfg(test)]
+mod tests {
+    use super::Mistake;
+
+    #[test]
+    fn a_mistake_is_one_line_whatever_the_file_is_called() {
+        let mistake = Mistake {
+            file: Some("sites.d/a\nsluice.toml".to_owned()),
+            line: Some(3),
+            message: "root: no directory /b\n\u{1b}[2J".to_owned(),
+        };
+        assert_eq!(
+            mistake.to_string(),
+            "sites.d/a\\nsluice.toml:3: root: no directory /b\\n\\u{1b}[2J"
+        );
+    }
+}
