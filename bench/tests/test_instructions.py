@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from sluicebench.instructions import __main__, table
+from sluicebench.instructions import __main__, run, table
 from sluicebench.instructions.rows import ROWS
 from sluicebench.instructions.run import Figure, read
 from sluicebench.instructions.servers import SERVERS
@@ -15,6 +15,21 @@ ROW = ROWS[0]
 
 def figure(instructions: float) -> Figure:
     return Figure(instructions, 5, 9000)
+
+
+class ACount(unittest.TestCase):
+    def count(self, *outcomes: object) -> object:
+        with mock.patch.object(run, "count_once", side_effect=outcomes), mock.patch("sys.stderr"):
+            return run.count_row(mock.Mock(), Path("counter"), "sluice", ROW, 0)
+
+    def test_a_request_without_a_reply_is_counted_once_more(self) -> None:
+        self.assertEqual(self.count(run.NoReply("first"), figure(20_000)), figure(20_000))
+        with self.assertRaises(run.NoReply):
+            self.count(run.NoReply("first"), run.NoReply("second"), figure(20_000))
+
+    def test_another_failure_is_not_hidden_by_a_second_count(self) -> None:
+        with self.assertRaisesRegex(run.ServerFailed, "not 200"):
+            self.count(run.ServerFailed("not 200"), figure(20_000))
 
 
 class TheTable(unittest.TestCase):

@@ -8,7 +8,8 @@ mod thread;
 mod tracees;
 
 use std::error::Error;
-use std::io::Write;
+use std::fmt;
+use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -22,6 +23,19 @@ use self::client::{Client, Kind, Target};
 use self::tracees::{Counts, Tracees};
 
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
+
+/// A request that was stepped has had no reply: with the server's threads. Others may have stood in the way, so the count can be made again.
+#[derive(Debug)]
+pub(crate) struct NoReply(String);
+
+impl fmt::Display for NoReply {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = client::WAIT.as_secs();
+        write!(out, "no reply within {seconds} s; the server's threads:\n{}", self.0)
+    }
+}
+
+impl Error for NoReply {}
 
 /// Counts the instructions that a server executes for each request.
 #[derive(Debug, Parser)]
@@ -139,7 +153,10 @@ fn exchange(tracees: &mut Tracees, go: &Sender<()>, done: &Receiver<Result<(), F
         }
         Ok(is_answered)
     });
-    end.map_err(|failure| format!("{failure}; the server's threads:\n{}", tracees.describe()))?;
+    end.map_err(|failure| match failure.downcast_ref::<io::Error>() {
+        Some(error) if error.kind() == ErrorKind::WouldBlock => NoReply(tracees.describe()).into(),
+        _ => failure,
+    })?;
     Ok(tracees.take_counts())
 }
 

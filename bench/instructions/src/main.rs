@@ -14,6 +14,10 @@
 #[cfg(target_arch = "x86_64")]
 mod count;
 
+/// The exit status if a request that was stepped has had no reply (EX_TEMPFAIL, sysexits.h).
+#[cfg(target_arch = "x86_64")]
+const NO_REPLY: u8 = 75;
+
 #[cfg(target_arch = "x86_64")]
 fn main() -> std::process::ExitCode {
     use std::io::Write as _;
@@ -23,7 +27,10 @@ fn main() -> std::process::ExitCode {
     };
     // If standard error is closed, the exit status says it.
     let _ = writeln!(std::io::stderr(), "{failure}");
-    std::process::ExitCode::FAILURE
+    match failure.is::<count::NoReply>() {
+        true => NO_REPLY.into(),
+        false => std::process::ExitCode::FAILURE,
+    }
 }
 
 #[cfg(not(target_arch = "x86_64"))]

@@ -17,7 +17,7 @@ use crate::count::Failure;
 use crate::count::http2::Http2;
 
 /// Longest wait for a byte: a server that is stepped needs some seconds for a large reply.
-const WAIT: Duration = Duration::from_secs(60);
+pub(crate) const WAIT: Duration = Duration::from_secs(60);
 /// Longest head of a reply, bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 

@@ -150,21 +150,19 @@ impl Tracees {
         std::mem::take(&mut self.counts)
     }
 
-    /// The work since the last counts, and a line for each thread: what it is called, its state, its system call, its function (proc(5)).
+    /// The work since the last counts, and a line for each thread: its name, its state, its system call, its function (proc(5)).
     pub(crate) fn describe(&self) -> String {
         let mut lines = vec![format!("{:?}", self.counts)];
         let mut threads: Vec<_> = self.threads.iter().collect();
         threads.sort_by_key(|(pid, _)| **pid);
         for (pid, thread) in threads {
             let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
-            let stat = read("stat");
-            let state = stat.rsplit_once(") ").and_then(|(_, after)| after.get(..1));
             let function = self.spaces[thread.space].name_of(thread.at);
             let (name, call) = (read("comm"), read("syscall"));
             lines.push(format!(
                 "{pid} {} {} {:?} {} {function}",
                 name.trim(),
-                state.unwrap_or("-"),
+                state_of(*pid).unwrap_or('-'),
                 thread.cause,
                 call.trim()
             ));
@@ -336,11 +334,14 @@ impl Tracees {
     }
 
     fn are_asleep(&self) -> bool {
-        self.threads.keys().all(|thread| {
-            let stat = fs::read_to_string(format!("/proc/{thread}/stat")).unwrap_or_default();
-            stat.rsplit_once(')').is_some_and(|(_, after)| after.starts_with(" S"))
-        })
+        self.threads.keys().all(|thread| state_of(*thread) == Some('S'))
     }
+}
+
+/// The letter of a thread's state (proc(5)); `None` if it has ended.
+fn state_of(thread: Pid) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{thread}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// A thread may be killed while it stands: its end is reported by the next wait.
