@@ -177,12 +177,8 @@ impl<'a> Role<'a> {
                     }
                     SupervisorEvent::Gone => Some(End::Alone),
                 },
-                paths = self.directories.changed() => {
-                    for path in &paths {
-                        tracing::info!("{} is another directory now", path.display());
-                    }
-                    self.moved.extend(paths);
-                    self.send(&FromServer::DirectoriesMoved).await;
+                (moved, faults) = self.directories.changed() => {
+                    self.note_directories(moved, faults).await;
                     None
                 }
                 _ = certificates_due.tick() => {
@@ -286,6 +282,19 @@ impl<'a> Role<'a> {
             ToServer::Start(_) => tracing::error!("the supervisor has said twice how to start"),
         }
         None
+    }
+
+    async fn note_directories(&mut self, moved: Vec<PathBuf>, faults: Vec<String>) {
+        faults.iter().for_each(|fault| tracing::error!("{fault}"));
+        self.server.note_faults("permissions", faults);
+        if moved.is_empty() {
+            return;
+        }
+        for path in &moved {
+            tracing::info!("{} is another directory now", path.display());
+        }
+        self.moved.extend(moved);
+        self.send(&FromServer::DirectoriesMoved).await;
     }
 
     /// Opens the directories of the settings in force again. Script processes are replaced whose files may have moved.
