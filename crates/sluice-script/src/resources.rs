@@ -90,7 +90,7 @@ impl Resources {
         self.processes.set_max(processes_max(&settings.limits));
         self.processes.set_soft_max(settings.limits.processes_soft_max);
         self.script_logs.set_bytes_max(settings.limits.script_log_bytes_max);
-        // They may have been mended, or belong to the settings of before.
+        // They may have been fixed, or belong to the settings of before.
         self.pool_records
             .all()
             .iter()

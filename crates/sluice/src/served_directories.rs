@@ -31,9 +31,9 @@ type Identity = Option<(u64, u64, PathBuf)>;
 /// The directories of a configuration, as of the last check. The default has none.
 #[derive(Default)]
 pub(crate) struct ServedDirectories {
-    /// Those of files and scripts, then the one for request bodies, if the configuration names it.
+    /// The directories of files and scripts, then the one for request bodies, if the configuration names it.
     paths: Arc<[PathBuf]>,
-    /// As many as there are directories of files and scripts.
+    /// The findings for the directories of files and scripts.
     seen: Vec<Identity>,
     checks: Option<PathChecks<Found>>,
     /// `None` before the first check, whose findings replace those of the settings before.
@@ -128,7 +128,7 @@ impl ServedDirectories {
                 "larger request bodies for scripts are refused",
             ];
             Some(format!(
-                "{}: {fault}; {} until that is mended",
+                "{}: {fault}; {} until that is corrected",
                 path.display(),
                 meanwhile[is_spool(index)]
             ))

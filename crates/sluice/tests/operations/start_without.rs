@@ -217,8 +217,8 @@ fn status_names_an_engine_that_does_not_start_until_it_does() {
             "/rte/*",
             "directory = \"htdocs/rte\", mode = \"rte\", engine = { program = \"htdocs/cgi-bin/engine\" }",
         );
-    let (mended, works) = (setup.path("mended"), setup.path("htdocs/cgi-bin/works"));
-    let engine = format!("[ -e {} ] || exit 3\nexec {}", mended.display(), works.display());
+    let (fixed, works) = (setup.path("fixed"), setup.path("htdocs/cgi-bin/works"));
+    let engine = format!("[ -e {} ] || exit 3\nexec {}", fixed.display(), works.display());
     let server = setup.script("engine", &engine).start();
     let is_broken = || {
         server.get("/rte/a");
@@ -233,7 +233,7 @@ fn status_names_an_engine_that_does_not_start_until_it_does() {
     };
     assert!(wait_until(is_refused), "{}", status(&server));
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    fs::write(mended, "").unwrap();
+    fs::write(fixed, "").unwrap();
     assert!(wait_until(|| server.get("/rte/a").text() == "well"));
     let is_over = || !status(&server).contains("faults");
     assert!(wait_until(is_over), "{}", status(&server));
