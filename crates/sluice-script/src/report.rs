@@ -20,11 +20,8 @@ impl Resources {
     /// A line about each engine of which no start succeeds.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
-        self.pool_records
-            .all()
-            .iter()
-            .filter_map(|record| record.fault())
-            .collect()
+        let all = self.pool_records.all();
+        all.iter().filter_map(|record| record.fault()).collect()
     }
 
     /// The pools that have processes, waiting requests, or processes that have ended. Workers wait only while the state of one pool is copied.

@@ -119,18 +119,16 @@ impl ServedDirectories {
     }
 
     fn faults_of(&self, found: &[Option<Found>]) -> Vec<String> {
-        let is_spool = |index| usize::from(index >= self.seen.len());
-        let of_found = found.iter().enumerate().zip(&*self.paths);
-        let faults = of_found.filter_map(|((index, found), path)| {
-            let fault = found.as_ref()?.1[is_spool(index)].as_ref()?;
-            let meanwhile = [
-                "requests for it are refused",
-                "larger request bodies for scripts are refused",
-            ];
+        let of_found = found.iter().zip(&*self.paths).enumerate();
+        let faults = of_found.filter_map(|(index, (found, path))| {
+            let Found(_, [entered, written]) = found.as_ref()?;
+            let (fault, refused) = match index < self.seen.len() {
+                true => (entered, "requests for it"),
+                false => (written, "larger request bodies for scripts"),
+            };
+            let (shown, fault) = (path.display(), fault.as_ref()?);
             Some(format!(
-                "{}: {fault}; {} until that is corrected",
-                path.display(),
-                meanwhile[is_spool(index)]
+                "{shown}: {fault}; {refused} are refused until that is corrected"
             ))
         });
         faults.collect()
@@ -160,8 +158,7 @@ fn look(path: &Path) -> Found {
     // A directory that does not exist is a fault of the configuration, which `Lacks` has.
     let entered =
         refusal(Access::EXEC_OK, Use::Enter).filter(|refusal| refusal.kind() == io::ErrorKind::PermissionDenied);
-    let is_full = || statvfs(path).is_ok_and(|about| about.f_bavail == 0);
-    let full = || is_full().then(|| io::Error::from(io::ErrorKind::StorageFull));
+    let full = || (statvfs(path).ok()?.f_bavail == 0).then(|| io::ErrorKind::StorageFull.into());
     let written = refusal(Access::WRITE_OK | Access::EXEC_OK, Use::Write).or_else(full);
     Found(identity(), [entered, written].map(|refusal| Some(refusal?.to_string())))
 }

@@ -227,10 +227,8 @@ impl PoolRecord {
 
     /// A line about its engine, if no start of that succeeds.
     pub(crate) fn fault(&self) -> Option<String> {
-        let engine = self
-            .label
-            .engine()
-            .filter(|_| self.counts.failed.value() > FAILED_STARTS_MAX)?;
+        let is_broken = self.counts.failed.value() > FAILED_STARTS_MAX;
+        let engine = self.label.engine().filter(|_| is_broken)?;
         let why = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         let origin = &self.label.origin;
         Some(format!(

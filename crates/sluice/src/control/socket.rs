@@ -147,24 +147,18 @@ impl BoundControl {
         let bound = do_elsewhere(move || bind_again(&path)).await;
         let shown = self.path.display();
         match bound.unwrap_or(Ok(None)) {
-            Ok(None) => return false,
             Ok(Some((socket, file))) => {
-                tracing::warn!(
-                    "control socket {shown}: somebody had removed the file; another one is bound, and commands reach the server again"
-                );
-                self.problem.clear();
-                (self.socket, self.file) = (socket, Some(file));
+                tracing::warn!("control socket {shown}: its file had been removed; another one is bound");
+                (self.socket, self.file, self.problem) = (socket, Some(file), String::new());
+                return true;
             }
-            Err(error) if error == self.problem => return false,
-            Err(error) => {
-                tracing::warn!(
-                    "control socket {shown}: somebody has removed the file, so that no command reaches the server, and it cannot be bound again: {error}"
-                );
+            Err(error) if error != self.problem => {
+                tracing::warn!("control socket {shown}: its file was removed, and cannot be made again: {error}");
                 self.problem = error;
-                return false;
             }
+            _ => {}
         }
-        true
+        false
     }
 }
 
