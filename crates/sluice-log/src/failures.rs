@@ -2,16 +2,33 @@
 //!
 //! `log` names the log in messages.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::clock::Now;
+use crate::wakeup::lock;
 
 /// How long to wait after a failed write before the next attempt.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
 /// How often a lasting failure is reported.
 pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// A line about each log of this process that cannot be written, by the log's name.
+static FAULTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+
+/// A line about each log that cannot be written at present.
+#[must_use]
+pub fn faults() -> Vec<String> {
+    lock(&FAULTS).values().cloned().collect()
+}
+
+/// Forgets the fault of a log.
+pub(crate) fn forget_fault(log: &str) {
+    lock(&FAULTS).remove(log);
+}
 
 /// The failures of one log, and what was reported of them.
 #[derive(Default)]
@@ -27,7 +44,11 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    pub(crate) fn begin(&mut self, error: &io::Error, now: Now) {
+    pub(crate) fn begin(&mut self, log: String, error: &io::Error, now: Now) {
+        let line = format!(
+            "{log}: {error}; lines wait, and further ones are lost, until it can be written: make room for it, or name another file"
+        );
+        lock(&FAULTS).insert(log, line);
         self.failure = Some(error.to_string());
         self.failed_at = Some(now.instant);
     }
@@ -35,6 +56,7 @@ impl Failures {
     /// Notes that writing has succeeded, and reports the end of a failure.
     pub(crate) fn end(&mut self, log: &str) {
         if self.failure.take().is_some() {
+            forget_fault(log);
             let lost = std::mem::take(&mut self.lost);
             tracing::info!("{log}: writing succeeds again; {lost} more lines were lost");
             (self.failed_at, self.reported_at) = (None, None);

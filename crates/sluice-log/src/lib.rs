@@ -25,6 +25,7 @@ pub mod wait;
 mod wakeup;
 mod writer;
 
+pub use failures::faults;
 pub use fields::{LoggedFields, RequestFields, ResponseFields};
 pub use json::write_text as write_json_text;
 pub use line::{Line, LoggedRequest, LoggedResponse, STATUS_CLIENT_LEFT, Timing};

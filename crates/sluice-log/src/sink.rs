@@ -21,7 +21,7 @@ use sluice_settings::permission::{Subject, Use, denial, read_only_explained};
 use sluice_settings::{LogTarget, Rotation};
 
 use crate::clock::Now;
-use crate::failures::{Failures, REPORT_INTERVAL};
+use crate::failures::{Failures, REPORT_INTERVAL, forget_fault};
 use crate::rotate::{self, FileState};
 use crate::tail::LogSource;
 
@@ -109,7 +109,7 @@ impl Sink {
             match result {
                 Ok(()) => self.end_failure(),
                 Err(error) => {
-                    self.failures.begin(&error, now);
+                    self.failures.begin(self.name(), &error, now);
                     let start = line_start(lines, end);
                     self.written_of_first = end - start;
                     self.keep(&lines[start..], waiting_bytes_max);
@@ -147,7 +147,7 @@ impl Sink {
             Err(error) => {
                 waiting.drain(..start);
                 self.waiting = waiting;
-                self.failures.begin(&error, now);
+                self.failures.begin(self.name(), &error, now);
             }
         }
     }
@@ -158,6 +158,7 @@ impl Sink {
         self.failures.lost += count_lines(&self.waiting);
         self.waiting = Vec::new();
         self.failures.report_last(&self.name(), now);
+        forget_fault(&self.name());
     }
 
     /// Reopens the file under its name, because it may have been renamed.

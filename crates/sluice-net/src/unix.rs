@@ -38,22 +38,27 @@ impl SocketFile {
 /// Binds a socket to a file and listens on it. Processes with write permission by `mode` may connect. An error is the
 /// administrator's fault: the path is too long or taken, or its directory does not exist or may not be written to.
 pub fn bind(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
+    match bind_new(path, mode) {
+        // Of two servers that start at the same moment and both find an abandoned file, the later one gets it.
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            remove_abandoned(path, &address(path)?)?;
+            bind_new(path, mode)
+        }
+        bound => bound,
+    }
+}
+
+/// Binds a socket as `bind` does, unless there is a file.
+pub fn bind_new(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
     let address = address(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     // Before anybody can connect, so each connection refuses them, too.
     refuse_descriptors(&socket);
-    match socket.bind(&address) {
-        // Of two servers that start at the same moment and both find an abandoned file, the later one gets it.
-        Err(error) if error.kind() == ErrorKind::AddrInUse => {
-            remove_abandoned(path, &address)?;
-            socket.bind(&address)?;
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(io::Error::other("its directory does not exist: create it"));
-        }
-        bound => bound?,
-    }
+    socket.bind(&address).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => io::Error::other("its directory does not exist: create it"),
+        _ => error,
+    })?;
     let file = SocketFile {
         path: path.to_owned(),
         identity: identity(path)?,

@@ -17,6 +17,13 @@ impl Resources {
         self.pool_records.series.all()
     }
 
+    /// A line about each engine of which no start succeeds.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        let all = self.pool_records.all();
+        all.iter().filter_map(|record| record.fault()).collect()
+    }
+
     /// The pools that have processes, waiting requests, or processes that have ended. Workers wait only while the state of one pool is copied.
     pub fn report(&self) -> Scripts {
         let mut pools = Vec::new();

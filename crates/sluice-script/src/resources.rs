@@ -90,6 +90,9 @@ impl Resources {
         self.processes.set_max(processes_max(&settings.limits));
         self.processes.set_soft_max(settings.limits.processes_soft_max);
         self.script_logs.set_bytes_max(settings.limits.script_log_bytes_max);
+        // They may have been fixed, or belong to the settings of before.
+        let records = self.pool_records.all();
+        records.iter().for_each(|record| record.counts.failed.reset());
     }
 
     /// The most script processes that the server may run.

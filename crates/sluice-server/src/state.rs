@@ -122,6 +122,8 @@ impl ServerState {
     pub(crate) fn faults(&self) -> Vec<String> {
         let mut lines = self.faults.lines();
         lines.extend(self.config.load().unreadable_users());
+        lines.extend(self.resources.faults());
+        lines.extend(sluice_log::faults());
         lines.sort();
         lines.dedup();
         lines

@@ -1,4 +1,4 @@
-//! The directories of files and scripts that a configuration names: noticing that a path leads to another one.
+//! The directories that a configuration names: noticing that a path leads to another one, and that the server may not use one.
 //!
 //! A deployment switches a symbolic link, or renames directories. The server has the directory of before open, and would serve it until a reload.
 
@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
 use sluice_launch::deadline;
 use sluice_settings::Settings;
+use sluice_settings::permission::{Use, explained, read_only_explained};
 use tokio::time::{Instant, sleep_until};
 
 use crate::path_checks::PathChecks;
@@ -29,11 +31,18 @@ type Identity = Option<(u64, u64, PathBuf)>;
 /// The directories of a configuration, as of the last check. The default has none.
 #[derive(Default)]
 pub(crate) struct ServedDirectories {
+    /// The directories of files and scripts, then the one for request bodies, if the configuration names it.
     paths: Arc<[PathBuf]>,
+    /// The findings for the directories of files and scripts.
     seen: Vec<Identity>,
-    checks: Option<PathChecks<Identity>>,
+    checks: Option<PathChecks<Found>>,
+    /// `None` before the first check, whose findings replace those of the settings before.
+    faults: Option<Vec<String>>,
     pause: Pause,
 }
+
+/// A directory as a check finds it: what its path leads to, and why the server may not enter it, or not make files in it.
+struct Found(Identity, [Option<String>; 2]);
 
 /// The pause between two checks.
 #[derive(Default)]
@@ -65,22 +74,26 @@ impl ServedDirectories {
         let mut paths: Vec<PathBuf> = settings.served_directories().map(|(_, path)| path.to_owned()).collect();
         paths.sort_unstable();
         paths.dedup();
-        ServedDirectories::at(paths)
+        ServedDirectories::at(paths, settings.spool_directory.clone())
     }
 
-    fn at(paths: Vec<PathBuf>) -> ServedDirectories {
+    fn at(mut paths: Vec<PathBuf>, spool: Option<PathBuf>) -> ServedDirectories {
         let identities = paths
             .iter()
             .map(|path| identity_of(deadline::canonicalize(path).ok()?, deadline::metadata));
         ServedDirectories {
             seen: identities.collect(),
-            paths: paths.into(),
+            paths: {
+                paths.extend(spool);
+                paths.into()
+            },
             ..ServedDirectories::default()
         }
     }
 
-    /// Waits until paths lead to other directories than before, and returns them. A directory that disappears stays open until another one has its path.
-    pub(crate) async fn changed(&mut self) -> Vec<PathBuf> {
+    /// Waits until paths lead to other directories than before, and returns them, or until the server may use others; also returns a line about each that it
+    /// may not use. A directory that disappears stays open until another one has its path.
+    pub(crate) async fn changed(&mut self) -> (Vec<PathBuf>, Vec<String>) {
         if self.paths.is_empty() {
             return std::future::pending().await;
         }
@@ -90,15 +103,35 @@ impl ServedDirectories {
             }
             let checks = self
                 .checks
-                .get_or_insert_with(|| PathChecks::new(Arc::clone(&self.paths), identity));
+                .get_or_insert_with(|| PathChecks::new(Arc::clone(&self.paths), look));
             // Without an answer nothing is known to have changed.
             let found = checks.round().await;
-            let changed = self.compare(found.into_iter().map(Option::flatten).collect());
+            let faults = self.faults_of(&found);
+            let identities = found.into_iter().map(|found| found?.0);
+            let changed = self.compare(identities.collect());
             self.pause.note(!changed.is_empty(), Instant::now());
-            if !changed.is_empty() {
-                return changed.iter().map(|index| self.paths[*index].clone()).collect();
+            if !changed.is_empty() || self.faults.as_ref() != Some(&faults) {
+                self.faults = Some(faults.clone());
+                let moved = changed.iter().map(|index| self.paths[*index].clone());
+                return (moved.collect(), faults);
             }
         }
+    }
+
+    fn faults_of(&self, found: &[Option<Found>]) -> Vec<String> {
+        let of_found = found.iter().zip(&*self.paths).enumerate();
+        let faults = of_found.filter_map(|(index, (found, path))| {
+            let Found(_, [entered, written]) = found.as_ref()?;
+            let (fault, refused) = match index < self.seen.len() {
+                true => (entered, "requests for it"),
+                false => (written, "larger request bodies for scripts"),
+            };
+            let (shown, fault) = (path.display(), fault.as_ref()?);
+            Some(format!(
+                "{shown}: {fault}; {refused} are refused until that is corrected"
+            ))
+        });
+        faults.collect()
     }
 
     /// Notes what the paths lead to now. Returns the numbers of those that have led elsewhere.
@@ -116,8 +149,18 @@ impl ServedDirectories {
     }
 }
 
-fn identity(path: &Path) -> Identity {
-    identity_of(fs::canonicalize(path).ok()?, |path| fs::metadata(path))
+fn look(path: &Path) -> Found {
+    let identity = || identity_of(fs::canonicalize(path).ok()?, |path| fs::metadata(path));
+    let refusal = |access, wanted| {
+        let refusal = accessat(CWD, path, access, AtFlags::EACCESS).err()?;
+        Some(read_only_explained(path, explained(path, wanted, refusal.into())))
+    };
+    // A directory that does not exist is a fault of the configuration, which `Lacks` has.
+    let entered =
+        refusal(Access::EXEC_OK, Use::Enter).filter(|refusal| refusal.kind() == io::ErrorKind::PermissionDenied);
+    let full = || (statvfs(path).ok()?.f_bavail == 0).then(|| io::ErrorKind::StorageFull.into());
+    let written = refusal(Access::WRITE_OK | Access::EXEC_OK, Use::Write).or_else(full);
+    Found(identity(), [entered, written].map(|refusal| Some(refusal?.to_string())))
 }
 
 fn identity_of(path: PathBuf, ask: impl FnOnce(&Path) -> io::Result<fs::Metadata>) -> Identity {
@@ -160,11 +203,11 @@ mod tests {
         let [one, two, link] = ["one", "two", "link"].map(|name| directory.path().join(name));
         [&one, &two].into_iter().for_each(|path| fs::create_dir(path).unwrap());
         symlink(&one, &link).unwrap();
-        let mut directories = deadline::with_deadline(|| ServedDirectories::at(vec![link.clone(), one]));
+        let mut directories = deadline::with_deadline(|| ServedDirectories::at(vec![link.clone(), one], None));
         fs::remove_file(&link).unwrap();
         symlink(&two, &link).unwrap();
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
-        assert_eq!(runtime.block_on(directories.changed()), [link]);
+        assert_eq!(runtime.block_on(directories.changed()).0, [link]);
     }
 
     #[test]

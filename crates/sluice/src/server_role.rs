@@ -45,7 +45,7 @@ use crate::signals::{Event, Signals, until};
 
 use lacks::Lacks;
 use report::{Report, announce, listened};
-use supervised::{Link, SupervisorEvent};
+use supervised::{Link, PassedFds, SupervisorEvent};
 
 pub(crate) use supervised::{read_bundle, run_supervised, run_trial};
 
@@ -117,6 +117,7 @@ struct Role<'a> {
     moved: Vec<PathBuf>,
     /// The supervisor. `None` if there is only this process.
     link: Option<Link>,
+    control: Option<Control>,
     logger: &'a Logger,
 }
 
@@ -140,11 +141,13 @@ impl<'a> Role<'a> {
             server,
             started,
             link,
+            control: None,
             logger,
         }
     }
 
-    async fn serve(mut self, mut signals: Signals, mut control: Option<Control>) -> Result<(), String> {
+    async fn serve(mut self, mut signals: Signals, control: Option<Control>) -> Result<(), String> {
+        self.control = control;
         let mut of_pages = self.server.take_commands();
         self.server.set_rating_file(place::rating_file());
         if !self.link.as_ref().is_some_and(Link::replaces) {
@@ -167,7 +170,7 @@ impl<'a> Role<'a> {
                     Event::End => Some(End::Drain { is_replaced: false }),
                     Event::Signal(name, command) => self.carry_out(command, Report::of_signal(name)).await,
                 },
-                request = Control::next(control.as_mut()) => self.answer(request).await,
+                request = Control::next(self.control.as_mut()) => self.answer(request).await,
                 request = next_of_pages(of_pages.as_mut()) => self.answer(request).await,
                 heard = Link::next(self.link.as_mut()) => match heard {
                     SupervisorEvent::Message(message) => self.obey(message).await,
@@ -177,12 +180,8 @@ impl<'a> Role<'a> {
                     }
                     SupervisorEvent::Gone => Some(End::Alone),
                 },
-                paths = self.directories.changed() => {
-                    for path in &paths {
-                        tracing::info!("{} is another directory now", path.display());
-                    }
-                    self.moved.extend(paths);
-                    self.send(&FromServer::DirectoriesMoved).await;
+                (moved, faults) = self.directories.changed() => {
+                    self.note_directories(moved, faults).await;
                     None
                 }
                 _ = certificates_due.tick() => {
@@ -195,7 +194,7 @@ impl<'a> Role<'a> {
             }
         };
         // Its file is removed before another server can start.
-        drop(control);
+        self.control = None;
         self.drain(signals, end).await
     }
 
@@ -266,6 +265,13 @@ impl<'a> Role<'a> {
                 self.server.note_faults(CHANGE, refusal.into_iter().collect());
             }
             ToServer::Launcher => self.use_launcher(fds),
+            ToServer::Control => {
+                let socket = PassedFds::new(fds).one();
+                match socket.and_then(|socket| Control::on(socket, self.server.watches())) {
+                    Ok(control) => self.control = Some(control),
+                    Err(error) => tracing::error!("{error}"),
+                }
+            }
             ToServer::Remove(addresses) => {
                 tracing::info!("no longer listening on {}", addresses.join("  "));
                 addresses.iter().for_each(|address| self.server.remove_address(address));
@@ -286,6 +292,19 @@ impl<'a> Role<'a> {
             ToServer::Start(_) => tracing::error!("the supervisor has said twice how to start"),
         }
         None
+    }
+
+    async fn note_directories(&mut self, moved: Vec<PathBuf>, faults: Vec<String>) {
+        faults.iter().for_each(|fault| tracing::error!("{fault}"));
+        self.server.note_faults("permissions", faults);
+        if moved.is_empty() {
+            return;
+        }
+        for path in &moved {
+            tracing::info!("{} is another directory now", path.display());
+        }
+        self.moved.extend(moved);
+        self.send(&FromServer::DirectoriesMoved).await;
     }
 
     /// Opens the directories of the settings in force again. Script processes are replaced whose files may have moved.

@@ -34,7 +34,8 @@ pub(crate) fn check(settings: &Settings, allow_root: bool) -> Result<(), String>
     for (key, User { name, credentials, .. }) in wished {
         if credentials.uid != own {
             return Err(format!(
-                "{key} = \"{name}\": only root can change users, and this is user {own}: start the server as root, or remove this"
+                "{key} = \"{name}\": only root can change users, and this is user {own}: start the server as root, or remove this; for a service: let its \
+                 unit start it as root, then \"systemctl restart sluice\""
             ));
         }
     }

@@ -138,7 +138,8 @@ pub(crate) async fn start(job: &Job, lease: &mut Lease, events: &ScriptEvents) -
         events,
         ended,
     )
-    .await?;
+    .await
+    .inspect_err(|fault| lease.pool.record.note_failure(fault.to_string()))?;
     lease.note_process(&process);
     if let (Some(input), Some(engine)) = (&mut channels.input, &job.script.engine) {
         input.can_be_cut = engine.knows_cut_bodies();

@@ -93,6 +93,7 @@ impl Lease {
     /// The process was an engine, and the script that it ran has ended it: that does not delay the next start.
     pub(crate) fn excuse(&self) {
         self.pool.lock().pool.excuse();
+        self.pool.record.counts.failed.reset();
         // A request that waits must not wait for the next tick.
         Arc::clone(&self.pool).start_waiting();
     }
@@ -100,6 +101,7 @@ impl Lease {
     /// Returns the process, which has replied completely and can serve again. What becomes of it. `memory_bytes` is its memory, if that is bounded.
     pub(crate) fn release(mut self, idle: IdleProcess, memory_bytes: Option<u64>) -> Release {
         self.state = LeaseState::Returned;
+        self.pool.record.counts.failed.reset();
         let claim = self.pool.limits.claim(|| self.pool.member());
         let time = self.pool.measured_time(idle.process.pid);
         let (id, now) = (self.id, Instant::now());
@@ -115,6 +117,9 @@ impl Lease {
     pub(crate) fn ready(mut self, idle: IdleProcess, trial: Trial) {
         self.state = LeaseState::Returned;
         let (id, worker) = (self.id, idle.worker);
+        if trial == Trial::Passed {
+            self.pool.record.counts.failed.reset();
+        }
         let ready = |pool: &mut Pool, room: Room<'_>| pool.ready(id, worker, trial, Instant::now(), room);
         self.pool.put(id, idle, ready);
     }
@@ -153,7 +158,12 @@ struct ExitNotice {
 
 impl ExitNotice {
     fn ended(&mut self, process: EndedProcess) {
+        let exit = process.exit;
         self.record.note_end(process);
+        let pool = self.pool.upgrade();
+        if pool.is_some_and(|pool| pool.lock().pool.would_fail(self.id, Instant::now())) {
+            self.record.note_failure(format!("{exit} before its first reply"));
+        }
         self.give_back(Pool::ended);
     }
 

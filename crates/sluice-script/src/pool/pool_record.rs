@@ -18,6 +18,9 @@ use crate::process::{EndCause, EndedProcess, Process, counted};
 
 const ENDED_MAX: usize = 10;
 
+/// Starts of an engine in a row that may fail before it counts as broken: a script can have ended one.
+const FAILED_STARTS_MAX: u64 = 2;
+
 /// Records of pools that are gone. Beyond that one of them is forgotten for each new record.
 const RECORDS_MAX: usize = 1000;
 
@@ -92,13 +95,13 @@ pub(crate) struct PoolRecords {
 impl PoolLabel {
     /// Whether an administrator means it: by the file of its script, or by the name of its engine.
     pub(crate) fn is_named(&self, name: &Path) -> bool {
-        // A file has an absolute path, the key of an engine is its name and a number.
-        let engine = self
-            .script
-            .to_str()
-            .filter(|_| self.script.is_relative())
-            .and_then(|key| key.rsplit_once(' '));
-        *self.script == *name || engine.is_some_and(|(engine, _)| Path::new(engine) == name)
+        *self.script == *name || self.engine().is_some_and(|engine| Path::new(engine) == name)
+    }
+
+    /// The name of its engine, if it has one: a file has an absolute path, the key of an engine is its name and a number.
+    fn engine(&self) -> Option<&str> {
+        let key = self.script.to_str().filter(|_| self.script.is_relative())?;
+        Some(key.rsplit_once(' ')?.0)
     }
 
     /// The name in metrics: that of the reports, without the place of the route.
@@ -114,6 +117,8 @@ pub(crate) struct PoolRecord {
     pub series: u16,
     pub counts: PoolCounts,
     ended: Mutex<VecDeque<(SystemTime, EndedProcess)>>,
+    /// Why the last start has failed, if one has.
+    failure: Mutex<String>,
     /// The pools of replaced configurations, and the one in use.
     pools: Mutex<Vec<Weak<dyn ReportedPool>>>,
 }
@@ -127,6 +132,8 @@ pub(crate) struct PoolCounts {
     pub no_room: RareCount,
     pub client_share: RareCount,
     pub backed_off: RareCount,
+    /// Starts in a row that have failed.
+    pub failed: RareCount,
 }
 
 #[derive(Default)]
@@ -140,6 +147,13 @@ impl RareCount {
 
     fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+
+    /// Writes only if there is something to write: the value is read for each request.
+    pub(crate) fn reset(&self) {
+        if self.value() > 0 {
+            self.0.store(0, Ordering::Relaxed);
+        }
     }
 }
 
@@ -160,6 +174,7 @@ impl PoolRecords {
             label: label.clone(),
             counts: PoolCounts::default(),
             ended: Mutex::default(),
+            failure: Mutex::default(),
             pools: Mutex::default(),
         });
         records.insert(label, Arc::clone(&record));
@@ -202,6 +217,23 @@ impl PoolRecord {
         let mut ended = self.lock_ended();
         ended.truncate(ENDED_MAX - 1);
         ended.push_front((SystemTime::now(), process));
+    }
+
+    /// Notes that a process could not be started, or has ended before its first reply.
+    pub(crate) fn note_failure(&self, why: String) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = why;
+        self.counts.failed.add_one();
+    }
+
+    /// A line about its engine, if no start of that succeeds.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let is_broken = self.counts.failed.value() > FAILED_STARTS_MAX;
+        let engine = self.label.engine().filter(|_| is_broken)?;
+        let why = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let origin = &self.label.origin;
+        Some(format!(
+            "{origin}: the engine of {engine} does not start: {why}; its requests are refused until one starts: \"sluice check\" tries it"
+        ))
     }
 
     /// The history as a report; its processes and requests are filled in by a pool.

@@ -296,6 +296,11 @@ impl Pool {
         actions
     }
 
+    /// Whether the end of this process, now, is the failure of a start.
+    pub(crate) fn would_fail(&mut self, id: ProcessId, now: Instant) -> bool {
+        self.slot(id).is_some_and(|slot| slot.has_failed(now))
+    }
+
     /// A process that was started for a request has failed.
     fn fail(&mut self, now: Instant) {
         if self.backs_off {

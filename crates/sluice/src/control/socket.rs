@@ -31,8 +31,12 @@ use tokio::time::timeout;
 
 use super::peer::PeerReader;
 use super::watch_stream::{STALL, Stream};
+use crate::log_files::do_elsewhere;
 
 const COMMANDS_MAX: usize = 16;
+
+/// The mode of the file: for its owner only.
+const MODE: u32 = 0o600;
 
 /// Connections at once that have sent no command yet, or whose command waits; then the oldest of them is closed.
 const WAITING_MAX: usize = 64;
@@ -107,6 +111,8 @@ pub(crate) struct BoundControl {
     pub(crate) socket: OwnedFd,
     /// `None` if somebody has removed the file of an earlier supervisor.
     file: Option<SocketFile>,
+    /// Why the socket was not bound again, as the log has it.
+    problem: String,
 }
 
 impl BoundControl {
@@ -126,18 +132,58 @@ impl BoundControl {
 
     pub(crate) fn of(path: PathBuf, socket: OwnedFd) -> io::Result<BoundControl> {
         let file = SocketFile::of(&path, socket.try_clone()?).ok();
-        Ok(BoundControl { path, socket, file })
+        Ok(BoundControl {
+            path,
+            socket,
+            file,
+            problem: String::new(),
+        })
+    }
+
+    /// Binds another socket if the file is gone, as a cleaner of temporary files leaves it, and returns whether it did. A file of the same name may be that of
+    /// another server, and stays.
+    pub(crate) async fn restore(&mut self) -> bool {
+        let path = self.path.clone();
+        let bound = do_elsewhere(move || bind_again(&path)).await;
+        let shown = self.path.display();
+        match bound.unwrap_or(Ok(None)) {
+            Ok(Some((socket, file))) => {
+                tracing::warn!("control socket {shown}: its file had been removed; another one is bound");
+                (self.socket, self.file, self.problem) = (socket, Some(file), String::new());
+                return true;
+            }
+            Err(error) if error != self.problem => {
+                tracing::warn!("control socket {shown}: its file was removed, and cannot be made again: {error}");
+                self.problem = error;
+            }
+            _ => {}
+        }
+        false
+    }
+}
+
+fn bind_again(path: &Path) -> Result<Option<(OwnedFd, SocketFile)>, String> {
+    if path.symlink_metadata().is_ok() {
+        return Ok(None);
+    }
+    if path.parent() == Some(&place::directory()) {
+        usual()?;
+    }
+    match sluice_net::unix::bind_new(path, MODE) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
+        bound => bound.map(Some).map_err(|error| error.to_string()),
     }
 }
 
 fn bind(path: &Path) -> Result<BoundControl, String> {
     let asked = path.to_owned();
-    let bound = deadline::ask(path, move || sluice_net::unix::bind(&asked, 0o600));
+    let bound = deadline::ask(path, move || sluice_net::unix::bind(&asked, MODE));
     let (socket, file) = bound.map_err(|error| format!("socket {}: {error}", path.display()))?;
     Ok(BoundControl {
         path: path.to_owned(),
         socket,
         file: Some(file),
+        problem: String::new(),
     })
 }
 
@@ -304,5 +350,31 @@ async fn carry_out(command: Command, user: u32, requests: mpsc::Sender<CommandRe
     match requests.send(request).await {
         Ok(()) => answered.await.unwrap_or_else(|_| ending()),
         Err(_) => ending(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_socket_is_bound_again_unless_another_server_has_its_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let mut bound = BoundControl::bind(&ControlSocket::Path(path.clone())).unwrap().unwrap();
+        assert!(!bound.restore().await, "nothing is missing");
+        fs::remove_file(&path).unwrap();
+        let other = UnixListener::bind(&path).unwrap();
+        assert!(!bound.restore().await);
+        UnixStream::connect(&path).unwrap();
+        other.accept().unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(bound.restore().await);
+        UnixStream::connect(&path).unwrap();
+        drop(bound);
+        assert!(!path.exists());
     }
 }

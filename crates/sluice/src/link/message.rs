@@ -21,7 +21,7 @@ use sluice_settings::ScriptUserSettings;
 
 /// The version of these messages, and of what a supervisor leaves for its successor: the hundreds change when one of them does. What server
 /// process and launcher say to each other belongs to it, because an old server process may get a launcher of the new program.
-pub(crate) const VERSION: u32 = 700 + sluice_launch::MESSAGES_VERSION;
+pub(crate) const VERSION: u32 = 800 + sluice_launch::MESSAGES_VERSION;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToServer {
@@ -37,6 +37,8 @@ pub(crate) enum ToServer {
     },
     /// The launcher has ended, and another one starts scripts. With the socket to it.
     Launcher,
+    /// Take commands on this control socket instead: the file of the one before is gone.
+    Control,
     /// Accept what waits on these addresses, and nothing more.
     Remove(Vec<String>),
     /// The server processes before this one have ended, so what only one may have is free.

@@ -33,7 +33,7 @@ impl Role<'_> {
         if let Some((read, directories, lacks, configuration)) = applied {
             for pending in needing_restart(&self.started, &read, self.server.connections_max()) {
                 report.warn(&format!(
-                    "{pending}: this change takes effect when the server is restarted or upgraded"
+                    "{pending}: this change takes effect when the server is restarted or upgraded (\"systemctl restart sluice\", or \"sluice upgrade\")"
                 ));
             }
             self.server.describe(configuration);

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::fs::read_to_string;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use sluice_launch::{Answer, LookupShare, look_elsewhere};
@@ -13,7 +14,7 @@ use sluice_launch::{Answer, LookupShare, look_elsewhere};
 use super::Supervisor;
 use super::life::{HANGS_AFTER, LifeEvent};
 use super::process::ServerProcess;
-use crate::link::message::ToLauncher;
+use crate::link::message::{ToLauncher, ToServer};
 
 /// How often it is looked whether a process is dying.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -90,6 +91,16 @@ impl Supervisor<'_> {
             };
         if self.server.as_ref().is_some_and(ServerProcess::is_dying) {
             self.on(LifeEvent::Dying).await;
+        }
+    }
+
+    /// Has the server process take commands on another control socket, if the file of this one is gone. A candidate has been given this one.
+    pub(super) async fn restore_control(&mut self) {
+        if let Some(control) = self.control.as_mut().filter(|_| self.candidate.is_none())
+            && control.restore().await
+            && let Some(server) = &self.server
+        {
+            server.send_or_log(&ToServer::Control, &[control.socket.as_fd()]).await;
         }
     }
 

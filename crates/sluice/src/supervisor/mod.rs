@@ -151,7 +151,10 @@ impl Supervisor<'_> {
                 Event::AnswerDue => self.on(LifeEvent::Silent).await,
                 Event::LauncherDue => self.on_launchers_due().await,
                 Event::CheckDue => self.look_at_processes(),
-                Event::Looked(dying) => self.check_processes(&dying).await,
+                Event::Looked(dying) => {
+                    self.check_processes(&dying).await;
+                    self.restore_control().await;
+                }
                 Event::TooLate => self.give_up_candidate("it does not answer").await,
                 Event::Read(silent) => self.on_read(&silent).await,
                 Event::ReadTooLate => self.give_up_reading().await,

@@ -89,8 +89,8 @@ impl Supervisor<'_> {
         let read = with_deadline(silent, || read(&self.file, &source));
         let read = read.map_err(|text| format!("{text}\nthe configuration is invalid, nothing has changed"));
         let (settings, bundle, certificates) = read?;
-        // Root has said at the start that it may stay.
-        users::check(&settings, true).map_err(|text| format!("{text}; nothing has changed"))?;
+        // Root has said at the start that it may stay, if there is no other user.
+        users::check(&settings, self.user.is_none()).map_err(|text| format!("{text}; nothing has changed"))?;
         ServerUser::make_files_elsewhere(self.user.as_ref(), &settings).await;
         // Those that systemd has passed were all used at the start.
         let plan = with_deadline(silent, || self.sockets.plan(&settings, &mut Activated::default()));

@@ -237,6 +237,35 @@ fn logs_are_given_to_another_user_of_the_server() {
 }
 
 #[test]
+fn a_server_whose_user_is_removed_does_not_become_one_of_root() {
+    if !is_root() {
+        return;
+    }
+    let server = open_setup().server(&format!("user = \"{SERVER}:{SERVER}\"")).start();
+    let old = server.server_pid();
+    let give = |command| run(server.setup().directory(), &[command]);
+    change_user(&server, SERVER, ALICE);
+    let reloaded = give("reload");
+    let advice = "user is unchanged: this change takes effect when the server is restarted or upgraded (\"systemctl restart sluice\", or \"sluice upgrade\")";
+    assert!(reloaded.status.success() && (reloaded.output + &reloaded.errors).contains(advice));
+    let text = fs::read_to_string(server.path("sluice.toml")).unwrap();
+    let without = text.replace(&format!("user = \"{ALICE}:{ALICE}\""), "");
+    assert_ne!(without, text);
+    fs::write(server.path("sluice.toml"), without).unwrap();
+    for command in ["reload", "upgrade"] {
+        let ran = give(command);
+        let said = ran.output + &ran.errors;
+        assert!(!ran.status.success(), "{said}");
+        assert!(
+            said.contains("running as root is refused") && said.contains("nothing has changed"),
+            "{said}"
+        );
+    }
+    assert_eq!(server.server_pid(), old);
+    assert_eq!(status_of(old, "Uid")[0], SERVER.to_string());
+}
+
+#[test]
 fn a_state_directory_of_root_is_given_to_the_server_if_nothing_else_is_in_it() {
     if !is_root() {
         return;

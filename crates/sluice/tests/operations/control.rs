@@ -138,6 +138,36 @@ fn only_the_owner_can_open_the_socket() {
 }
 
 #[test]
+fn a_socket_whose_file_is_removed_is_bound_again() {
+    for keys in ["", "control = \"run/own.sock\""] {
+        let setup = Setup::new().server(keys);
+        let run_directory = setup.path("run");
+        std::fs::create_dir(&run_directory).unwrap();
+        std::fs::set_permissions(&run_directory, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let server = setup.start();
+        let path = match keys {
+            "" => socket(&server),
+            _ => run_directory.join("own.sock"),
+        };
+        std::fs::remove_file(&path).unwrap();
+        // The usual directory is made again, too.
+        if keys.is_empty() {
+            std::fs::remove_dir(&run_directory).unwrap();
+        }
+        let answers = || {
+            ask(&server, &["status", "--server", path.to_str().unwrap()])
+                .status
+                .success()
+        };
+        assert!(wait_until(answers), "{}", server.log());
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        server.log_line("another one is bound");
+        server.stop();
+        assert!(!path.exists(), "the socket is left behind");
+    }
+}
+
+#[test]
 fn nonsense_is_refused_and_silent_peers_do_not_stop_the_server() {
     let server = Setup::new().start();
     let silent: Vec<_> = (0..100)

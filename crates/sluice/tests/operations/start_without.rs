@@ -188,6 +188,58 @@ directory = "later"
 }
 
 #[test]
+fn status_names_full_disks_of_logs_until_they_can_be_written() {
+    for (keys, fault) in [
+        ("access = \"/dev/full\"", "access log /dev/full: No space left"),
+        (
+            "access = \"off\"\ndiagnostics = \"/dev/full\"",
+            "server log /dev/full: No space left",
+        ),
+    ] {
+        let server = Setup::new().log(keys).file("a.txt", "hello").start();
+        assert_eq!(server.get("/a.txt").text(), "hello");
+        let is_named = || status(&server).contains(fault);
+        assert!(wait_until(is_named), "{}", status(&server));
+        let text = fs::read_to_string(server.path("sluice.toml")).unwrap();
+        fs::write(server.path("sluice.toml"), text.replace("/dev/full", "/dev/null")).unwrap();
+        signal(server.pid(), "HUP");
+        let is_over = || !status(&server).contains("faults");
+        assert!(wait_until(is_over), "{}", status(&server));
+    }
+}
+
+#[test]
+fn status_names_an_engine_that_does_not_start_until_it_does() {
+    let setup = Setup::new()
+        .python("works", "while accept():\n    put(HEAD + b'well')\n    finish()\n")
+        .file_with_mode("rte/a", "", 0o755)
+        .script_route(
+            "/rte/*",
+            "directory = \"htdocs/rte\", mode = \"rte\", engine = { program = \"htdocs/cgi-bin/engine\" }",
+        );
+    let (fixed, works) = (setup.path("fixed"), setup.path("htdocs/cgi-bin/works"));
+    let engine = format!("[ -e {} ] || exit 3\nexec {}", fixed.display(), works.display());
+    let server = setup.script("engine", &engine).start();
+    let is_broken = || {
+        server.get("/rte/a");
+        status(&server).contains("the engine of engine does not start: exit code 3 before its first reply; ")
+    };
+    assert!(wait_until(is_broken), "{}", status(&server));
+    let program = server.path("htdocs/cgi-bin/engine");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o644)).unwrap();
+    let is_refused = || {
+        server.get("/rte/a");
+        status(&server).contains(" cannot execute the program")
+    };
+    assert!(wait_until(is_refused), "{}", status(&server));
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(fixed, "").unwrap();
+    assert!(wait_until(|| server.get("/rte/a").text() == "well"));
+    let is_over = || !status(&server).contains("faults");
+    assert!(wait_until(is_over), "{}", status(&server));
+}
+
+#[test]
 fn an_upgrade_goes_on_without_them_too_and_says_so() {
     let authority = Authority::new();
     let server = setup(&authority).start();

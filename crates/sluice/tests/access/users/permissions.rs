@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 
-use sluice_testing::{Authority, Server, Setup, run, signal};
+use sluice_testing::{Authority, Server, Setup, run, signal, wait_until};
 
 use super::{ALICE, BOB, SERVER, give, is_root, open_setup, set_mode};
 
@@ -57,6 +57,33 @@ fn a_directory_that_the_server_may_not_enter_stops_neither_reload_nor_start_and_
     assert_eq!(server.get("/run/run").text(), "ran");
     // It has more directories open than at its start.
     assert!(server.stop().status.success());
+}
+
+#[test]
+fn status_names_directories_that_the_server_may_not_use_any_more() {
+    if !is_root() {
+        return;
+    }
+    let setup = open_setup()
+        .server(&format!("{}\nspool_directory = \"spool\"", user()))
+        .file("a.txt", "a");
+    fs::create_dir(setup.path("spool")).unwrap();
+    give(&setup.path("spool"), SERVER);
+    let server = setup.start();
+    let (root, spool) = (server.path("htdocs"), server.path("spool"));
+    let status = || run(server.setup().directory(), &["status", "-c", "sluice.toml"]).output;
+    assert!(!status().contains("faults"), "{}", status());
+    set_mode(&root, 0o700);
+    chown(&spool, Some(0), Some(0)).unwrap();
+    let faults = [
+        format!("{0}: user {SERVER} may not enter {0} (mode 700, ", root.display()),
+        format!("{0}: user {SERVER} may not write {0} (", spool.display()),
+    ];
+    let has_all = || faults.iter().all(|fault| status().contains(fault));
+    assert!(wait_until(has_all), "{}", status());
+    set_mode(&root, 0o755);
+    give(&spool, SERVER);
+    assert!(wait_until(|| !status().contains("faults")), "{}", status());
 }
 
 #[test]
