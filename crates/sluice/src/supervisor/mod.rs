@@ -28,6 +28,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use serde::de::DeserializeOwned;
 use sluice_report::command::{Command, History};
 use sluice_server::LauncherPlan;
 use tokio::signal::unix::Signal;
@@ -125,7 +126,7 @@ enum Event {
     CheckDue,
     Looked(HashSet<i32>),
     TooLate,
-    Read(Vec<PathBuf>),
+    Read(Option<Received<Vec<PathBuf>>>),
     ReadTooLate,
 }
 
@@ -145,7 +146,7 @@ impl Supervisor<'_> {
                 Event::Server(Some(received)) => self.on_server(received.message).await,
                 Event::Candidate(Some(received)) => self.on_candidate(received.message).await,
                 // Its end follows.
-                Event::Server(None) | Event::Candidate(None) => {}
+                Event::Server(None) | Event::Candidate(None) | Event::Read(None) => {}
                 Event::Certificates(read) => self.renew_certificates(read).await,
                 Event::Due => self.on(LifeEvent::Due).await,
                 Event::AnswerDue => self.on(LifeEvent::Silent).await,
@@ -153,7 +154,7 @@ impl Supervisor<'_> {
                 Event::CheckDue => self.look_at_processes(),
                 Event::Looked(dying) => self.check_processes(&dying).await,
                 Event::TooLate => self.give_up_candidate("it does not answer").await,
-                Event::Read(silent) => self.on_read(&silent).await,
+                Event::Read(Some(silent)) => self.on_read(&silent.message).await,
                 Event::ReadTooLate => self.give_up_reading().await,
             }
         }
@@ -181,7 +182,7 @@ impl Supervisor<'_> {
             () = until(Some(self.check_due)) => Event::CheckDue,
             dying = abandon::found(&mut self.look) => Event::Looked(dying),
             () = until(limit) => Event::TooLate,
-            silent = Reading::silent(self.reading.as_mut()) => Event::Read(silent),
+            silent = next_of(self.reading.as_mut().map(|reading| &mut reading.process)) => Event::Read(silent),
             () = until(read_by) => Event::ReadTooLate,
         }
     }
@@ -380,6 +381,7 @@ impl Supervisor<'_> {
     async fn on_end(&mut self, ended: &Ended) {
         self.end_launcher_of(ended.pid);
         self.on_launcher_end(ended);
+        self.on_reader_end(ended).await;
         if self.server.as_ref().is_some_and(|server| server.pid == ended.pid) {
             self.on_server_end(ended).await;
         } else if let Some(candidate) = self.candidate.as_mut()
@@ -468,18 +470,18 @@ impl Supervisor<'_> {
     }
 }
 
-/// The next message of a server process. `None` at its end, once.
-async fn next_of(process: Option<&mut ServerProcess>) -> Option<Received<FromServer>> {
+/// The next message of a process. `None` at its end, once.
+async fn next_of<T: DeserializeOwned>(process: Option<&mut ServerProcess>) -> Option<Received<T>> {
     let Some(process) = process.filter(|process| !process.is_closed) else {
         return std::future::pending().await;
     };
     let received = process.channel.next().await;
     if let Err(error) = &received {
         // It can be given no commands any more.
-        tracing::error!("server process {}: {error}: it is killed", process.pid);
+        tracing::error!("process {}: {error}: it is killed", process.pid);
         process.kill();
     }
-    let received = received.unwrap_or_default();
+    let received = received.unwrap_or(None);
     process.is_closed = received.is_none();
     received
 }
