@@ -38,6 +38,7 @@ use crate::certificates::{Certificates, ReadFiles};
 use crate::control::socket::BoundControl;
 use crate::link::channel::Received;
 use crate::link::message::{Cause, FromServer, ToServer, VERSION};
+use crate::log_files;
 use crate::server_log::Logger;
 use crate::signals::{Event as SignalEvent, Signals, until};
 
@@ -291,17 +292,14 @@ impl Supervisor<'_> {
 
     /// Makes the files of the settings in force that the server process cannot make: a program such as logrotate may have renamed them.
     pub(super) async fn make_files(&self) {
-        let Some(user) = self.user.clone() else { return };
-        let bundle = match self.bundle.try_clone() {
-            Ok(bundle) => bundle,
-            Err(error) => return tracing::error!("files of logs: {error}"),
-        };
-        let file = self.file.clone();
-        user.do_elsewhere(move |user| match settings_of(&file, &bundle) {
-            Ok(settings) => user.make_files(&settings),
-            Err(error) => tracing::error!("files of logs: {error}"),
-        })
-        .await;
+        let Some(user) = &self.user else { return };
+        let (file, bundle) = (self.file.clone(), self.bundle.try_clone());
+        let read = move || settings_of(&file, &bundle.map_err(|error| error.to_string())?);
+        match log_files::do_elsewhere(read).await {
+            Some(Ok(settings)) => ServerUser::make_files_elsewhere(Some(user), &settings).await,
+            Some(Err(error)) => tracing::error!("files of logs: {error}"),
+            None => tracing::error!("files of logs: the configuration is not answered for"),
+        }
     }
 
     async fn end_retired(&self) {

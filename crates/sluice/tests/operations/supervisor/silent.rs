@@ -299,3 +299,41 @@ fn what_has_killed_the_reader_is_not_read_by_the_supervisor() {
     }
     server.stop();
 }
+
+#[test]
+fn a_log_that_does_not_answer_keeps_no_other_from_being_opened_again() {
+    let setup = setup()
+        .log("access = \"access.log\"")
+        .sites("[[site]]\nhosts = [\"other\"]\nroot = \"htdocs\"\nlog = { access = \"silent/site.log\" }");
+    let Some(mut silent) = SilentFuse::mount(&setup.path("silent"), &[("site.log", "")]) else {
+        return;
+    };
+    let server = setup.start();
+    let rename = |name: &str| std::fs::rename(server.path("access.log"), server.path(name)).unwrap();
+    silent.fall_silent();
+    // The first one finds it, a later one has threads that wait.
+    for old in ["access.log.1", "access.log.2"] {
+        rename(old);
+        let begun = Instant::now();
+        let reopened = super::command(&server, &["log", "reopen"]);
+        assert!(begun.elapsed() < IN_TIME, "{:?}", begun.elapsed());
+        assert!(reopened.status.success(), "{}", reopened.output);
+        for part in [
+            "silent/site.log: its directory does not answer",
+            "the other logs are opened again",
+        ] {
+            assert!(reopened.output.contains(part), "{part}: {}", reopened.output);
+        }
+        server.get(&format!("/after-{old}"));
+        let read = || std::fs::read_to_string(server.path("access.log")).unwrap_or_default();
+        assert!(wait_until(|| read().contains(&format!("/after-{old}"))));
+    }
+    silent.answer();
+    let reopened = super::command(&server, &["log", "reopen"]);
+    assert!(
+        reopened.output.contains("the logs are opened again"),
+        "{}",
+        reopened.output
+    );
+    server.stop();
+}
