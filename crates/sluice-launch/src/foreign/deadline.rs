@@ -52,7 +52,7 @@ struct TimeLeft {
     spent: Duration,
     /// The places of which nothing more is asked.
     silent: HashSet<u64>,
-    /// Who can keep each place from being answered for.
+    /// The holder of each place (`owners::holder_of`).
     holders: HashMap<u64, u64>,
     /// The places that did not answer another process.
     doubtful: HashSet<u64>,

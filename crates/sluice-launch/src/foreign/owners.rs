@@ -35,7 +35,7 @@ struct Walk {
     passed: Vec<(u32, bool)>,
     /// The owners of the links.
     link_owners: Vec<u32>,
-    /// Who can keep the path from being answered for, if it is not root.
+    /// The holder of the path (`holder_of`).
     holder: Option<u64>,
     /// RESOLVE_CACHED: the walk ends where a file system would have to be asked.
     resolve: ResolveFlags,

@@ -83,7 +83,7 @@ struct Share {
 struct Holder {
     /// The number of those in `next` and of those that run.
     admitted: usize,
-    /// Those that their shares have admitted.
+    /// Operations that their shares have admitted.
     waiting: VecDeque<(Held, Operation)>,
 }
 
