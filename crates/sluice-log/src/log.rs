@@ -1,6 +1,8 @@
 //! The access logs of the server and its sites.
 
+use std::collections::BTreeSet;
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -152,9 +154,9 @@ impl Log {
         Ok(())
     }
 
-    /// Reopens all files under their names, after they were renamed (SIGUSR1).
-    pub fn reopen(&self) {
-        self.shared.wakeup.send(|commands| commands.reopen = true);
+    /// Reopens all files under their names, after they were renamed (SIGUSR1), but for these: opening one that does not answer would keep all from being written.
+    pub fn reopen(&self, except: BTreeSet<PathBuf>) {
+        self.shared.wakeup.send(|commands| commands.reopen = Some(except));
     }
 
     /// Writes the remaining lines and ends the thread.
@@ -244,11 +246,15 @@ mod tests {
         let log = Log::new(2);
         let logs = log.open(&settings(to(&path), Vec::new())).unwrap();
         fs::rename(&path, &old).unwrap();
-        log.reopen();
+        let other = directory.path().join("b.log");
+        let logs_of_other = log.open(&settings(to(&other), Vec::new())).unwrap();
+        fs::rename(&other, directory.path().join("b.log.1")).unwrap();
+        log.reopen(BTreeSet::from([other.clone()]));
         // The command is carried out before lines that come after it are written.
         write(&logs[0], 0);
         log.close();
         assert_eq!((lines(&path), lines(&old)), (1, 0));
+        assert!(logs_of_other[0].is_on() && !other.exists(), "excepted");
     }
 
     #[test]

@@ -2,8 +2,12 @@
 //!
 //! A worker appends to its own buffer, whose lock it shares with the thread alone, and never waits for a file.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+
+use sluice_settings::LogTarget;
 
 use crate::clock::Now;
 use crate::sink::Sink;
@@ -34,9 +38,10 @@ pub(crate) struct WorkerBuffer {
 
 /// The work of the thread with every file in one pass.
 #[derive(Clone, Copy)]
-pub(crate) struct FlushPass {
+pub(crate) struct FlushPass<'a> {
     pub now: Now,
-    pub reopens: bool,
+    /// Opens the files again, but for these.
+    pub reopen: Option<&'a BTreeSet<PathBuf>>,
     /// Whether no pass follows.
     pub is_last: bool,
     /// Bytes of lines that one file may keep while they cannot be written.
@@ -76,9 +81,11 @@ impl LogFile {
     }
 
     /// Writes the lines of all workers to the file. `scratch` is empty. Returns whether lines wait that could not be written.
-    pub(crate) fn flush(&self, scratch: &mut Vec<u8>, pass: FlushPass) -> bool {
+    pub(crate) fn flush(&self, scratch: &mut Vec<u8>, pass: FlushPass<'_>) -> bool {
         let mut sink = lock(&self.sink);
-        if pass.reopens {
+        if let (Some(except), LogTarget::File(path)) = (pass.reopen, &sink.target)
+            && !except.contains(path)
+        {
             sink.reopen();
         }
         if sink.is_waiting() {

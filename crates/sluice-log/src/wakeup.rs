@@ -1,5 +1,7 @@
 //! The wake-up of the log's thread, and the commands for it.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,15 +11,15 @@ const COLLECT: Duration = Duration::from_millis(10);
 
 #[derive(Default)]
 pub(crate) struct Commands {
-    /// Reopen all files under their names.
-    pub reopen: bool,
+    /// Reopen all files under their names, but for these.
+    pub reopen: Option<BTreeSet<PathBuf>>,
     /// Write the remaining lines and end.
     pub end: bool,
 }
 
 impl Commands {
     fn is_empty(&self) -> bool {
-        !self.reopen && !self.end
+        self.reopen.is_none() && !self.end
     }
 }
 

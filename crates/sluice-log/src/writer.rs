@@ -42,7 +42,7 @@ pub(crate) fn run(shared: &Shared) {
         let mut files = lock(&shared.files);
         let pass = FlushPass {
             now: Now::read(),
-            reopens: commands.reopen,
+            reopen: commands.reopen.as_ref(),
             // The command comes after the last line.
             is_last: commands.end,
             waiting_bytes_max: (PENDING_BYTES_MAX / files.len().max(1)).max(BUFFER_BYTES_LEAST),

@@ -1,5 +1,6 @@
 //! The server as the program sees it: start, reload, drain, end.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -404,9 +405,9 @@ impl Server {
         self.state.access_report()
     }
 
-    /// Reopens the access logs under their names, after they were renamed.
-    pub fn reopen_logs(&self) {
-        self.state.log.reopen();
+    /// Reopens the access logs under their names, after they were renamed, but for these files.
+    pub fn reopen_logs(&self, except: BTreeSet<PathBuf>) {
+        self.state.log.reopen(except);
     }
 
     /// Stops accepting. Exchanges under way may finish within the drain timeout, or until `EndOrder::end` is called.

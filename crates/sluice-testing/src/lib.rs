@@ -54,7 +54,7 @@ pub use held_directory::HeldDirectory;
 pub use kit::{KIT, python};
 pub use lease::Leases;
 pub use lines::warnings_and_errors;
-pub use processes::{FAMILY, is_alive, launchers_of};
+pub use processes::{FAMILY, child_of, is_alive, launchers_of};
 pub use program::{
     RunResult, binary, run, run_command, signal, sluice, sluice_after, spawn, write_script, write_with_mode,
 };

@@ -70,6 +70,13 @@ pub fn launchers_of(pid: u32) -> Vec<u32> {
     launchers
 }
 
+/// A child of a process that has this name in the process table, such as `sluice: reader`.
+pub fn child_of(pid: u32, name: &str) -> Option<u32> {
+    let line = format!("{name}\0");
+    let is_it = |pid: &u32| fs::read(proc_path(*pid, "cmdline")).is_ok_and(|read| read.starts_with(line.as_bytes()));
+    children_of(pid).into_iter().find(is_it)
+}
+
 fn children_of(pid: u32) -> Vec<u32> {
     let children = fs::read_to_string(proc_path(pid, "task").join(pid.to_string()).join("children"));
     let children = children.unwrap_or_default();

@@ -9,6 +9,8 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, ExitStatus};
 
+use sluice_launch::Exit;
+
 /// The name of the process in the process table, by which the program knows its role.
 pub(crate) const CHECK_NAME: &str = "sluice: check";
 
@@ -48,9 +50,12 @@ fn leave_output() -> io::Result<File> {
     Ok(said)
 }
 
-/// The end of a process that has said nothing: the status is its own, or that of a shell for a signal.
+/// The end of a process that has said nothing: the status is its own, or that of a shell for a signal, which is named.
 fn end_as(status: ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt;
+    if let Some(signal) = status.signal() {
+        crate::print_failure(&format!("the process that checks: {}", Exit::Signal(signal)));
+    }
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     code.and_then(|code| u8::try_from(code).ok())
         .map_or(ExitCode::FAILURE, ExitCode::from)

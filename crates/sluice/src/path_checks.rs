@@ -1,4 +1,4 @@
-//! Regular checks of files of the configuration, on one thread per path that may be lost: an owner who keeps a check from being answered delays no other.
+//! Checks of files of the configuration, also regular ones, on one thread per path that may be lost: an owner who keeps a check from being answered delays no other.
 
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,18 @@ use std::time::Duration;
 use sluice_launch::{Answer, LookupShare, look_elsewhere};
 use tokio::time::{Instant, sleep_until};
 
-/// How long a round waits for its answers: another one follows.
-const ROUND_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a round waits for its answers. A disk that is busy answers in this time.
+const ROUND_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Why a path is not answered for.
+pub(crate) const SILENT: &str = "its directory does not answer, or somebody keeps it locked";
+
+type Check<T> = Arc<dyn Fn(&Path) -> T + Send + Sync>;
 
 /// The checks of some paths.
 pub(crate) struct PathChecks<T> {
     paths: Arc<[PathBuf]>,
-    check: fn(&Path) -> T,
+    check: Check<T>,
     /// The checks that are not answered yet, perhaps since an earlier round.
     waiting: Vec<Option<Answer<T>>>,
     found: Vec<Option<T>>,
@@ -25,12 +30,12 @@ pub(crate) struct PathChecks<T> {
 }
 
 impl<T: Send + 'static> PathChecks<T> {
-    pub(crate) fn new(paths: Arc<[PathBuf]>, check: fn(&Path) -> T) -> PathChecks<T> {
+    pub(crate) fn new(paths: Arc<[PathBuf]>, check: impl Fn(&Path) -> T + Send + Sync + 'static) -> PathChecks<T> {
         PathChecks {
             waiting: paths.iter().map(|_| None).collect(),
             found: Vec::new(),
             paths,
-            check,
+            check: Arc::new(check),
             until: None,
         }
     }
@@ -53,7 +58,7 @@ impl<T: Send + 'static> PathChecks<T> {
         self.found = self.paths.iter().map(|_| None).collect();
         for (path, waiting) in self.paths.iter().zip(&mut self.waiting) {
             if waiting.is_none() {
-                let (check, path) = (self.check, path.clone());
+                let (check, path) = (Arc::clone(&self.check), path.clone());
                 *waiting = Some(look_elsewhere(LookupShare::of_path(&path), move || check(&path)));
             }
         }

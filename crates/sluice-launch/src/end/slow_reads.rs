@@ -16,6 +16,7 @@ const READS: Bounds = Bounds {
     at_once: 64,
     waiting_max: usize::MAX,
     threads_max: 1024,
+    of_holder_max: 64,
     kept: 0,
 };
 

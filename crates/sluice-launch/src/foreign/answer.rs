@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use crate::foreign::user_threads::UserThreads;
+use crate::foreign::user_threads::{Held, UserThreads};
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,16 +43,17 @@ impl<T: Send + 'static> Answer<T> {
     /// Begins an operation. Never waits.
     pub(crate) fn begin(
         threads: &'static UserThreads,
-        share: u64,
+        of: impl Into<Held>,
         operation: impl FnOnce() -> T + Send + 'static,
     ) -> Answer<T> {
+        let of = of.into();
         let slot = Arc::new(Slot {
             state: Mutex::new(State::Pending(None)),
             done: Condvar::new(),
         });
         let of_thread = Arc::clone(&slot);
         let begun = threads.begin(
-            share,
+            of,
             Box::new(move || {
                 if !of_thread.is_over() {
                     // A panic says so to whoever waits; its message is in the log.
@@ -64,7 +65,11 @@ impl<T: Send + 'static> Answer<T> {
         if begun.is_err() {
             slot.put(Err(NoAnswer::Silent));
         }
-        Answer { threads, share, slot }
+        Answer {
+            threads,
+            share: of.share,
+            slot,
+        }
     }
 
     /// Waits until `time` is over at most.
@@ -185,6 +190,7 @@ mod tests {
             at_once: 1,
             waiting_max: 8,
             threads_max: 8,
+            of_holder_max: 8,
             kept: 0,
         })
     });
@@ -211,23 +217,23 @@ mod tests {
     #[test]
     fn an_answer_comes_to_a_task_and_to_a_thread() {
         let (begin, begun) = channel();
-        let answer = Answer::begin(&THREADS, 1, move || begun.recv().is_ok());
+        let answer = Answer::begin(&THREADS, 1_u64, move || begun.recv().is_ok());
         thread::spawn(move || begin.send(()));
         assert_eq!(block_on(answer.within(std::future::pending())), Ok(true));
-        assert_eq!(Answer::begin(&THREADS, 1, || 7).wait(Duration::MAX / 4), Ok(7));
+        assert_eq!(Answer::begin(&THREADS, 1_u64, || 7).wait(Duration::MAX / 4), Ok(7));
     }
 
     #[test]
     fn silence_is_noted_and_refuses_others_and_what_nobody_waits_for_is_left_out() {
         let (end, ended) = channel::<()>();
         let (run, running) = channel();
-        let silent = Answer::begin(&THREADS, 2, move || run.send(()).is_ok() && ended.recv().is_err());
+        let silent = Answer::begin(&THREADS, 2_u64, move || run.send(()).is_ok() && ended.recv().is_err());
         running.recv().unwrap();
         let (begin, begun) = channel();
-        let unwanted = Answer::begin(&THREADS, 2, move || begin.send(()).is_ok());
+        let unwanted = Answer::begin(&THREADS, 2_u64, move || begin.send(()).is_ok());
         assert_eq!(block_on(silent.within(std::future::ready(()))), Err(NoAnswer::Silent));
         assert_eq!(
-            Answer::begin(&THREADS, 2, || ()).wait(Duration::MAX / 4),
+            Answer::begin(&THREADS, 2_u64, || ()).wait(Duration::MAX / 4),
             Err(NoAnswer::Silent)
         );
         drop(unwanted);
@@ -237,10 +243,10 @@ mod tests {
 
     #[test]
     fn a_panic_is_no_silence_and_takes_no_thread_of_its_share() {
-        let panicking = || Answer::<()>::begin(&THREADS, 3, || panic!("as expected by this test"));
+        let panicking = || Answer::<()>::begin(&THREADS, 3_u64, || panic!("as expected by this test"));
         for _ in 0..3 {
             assert_eq!(panicking().wait(Duration::MAX / 4), Err(NoAnswer::Panicked));
         }
-        assert_eq!(Answer::begin(&THREADS, 3, || ()).wait(Duration::MAX / 4), Ok(()));
+        assert_eq!(Answer::begin(&THREADS, 3_u64, || ()).wait(Duration::MAX / 4), Ok(()));
     }
 }

@@ -6,7 +6,7 @@
 //! and what lies in the same directory is not waited for again. Outside of it the calling thread makes the call itself.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::Metadata;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -18,7 +18,8 @@ use rustix::fs::{AtFlags, CWD, Mode as FileMode, OFlags, ResolveFlags, StatxFlag
 use thiserror::Error;
 
 use crate::foreign::answer::{Answer, NoAnswer};
-use crate::foreign::user_threads::{Bounds, UserThreads};
+use crate::foreign::owners;
+use crate::foreign::user_threads::{Bounds, Held, UserThreads};
 
 /// How long all paths of a configuration are waited for together.
 const TIME: Duration = Duration::from_secs(4);
@@ -33,7 +34,8 @@ const BOUNDS: Bounds = Bounds {
     name: "configured",
     at_once: 2,
     waiting_max: 4096,
-    threads_max: 128,
+    threads_max: 256,
+    of_holder_max: 64,
     kept: 1,
 };
 
@@ -50,6 +52,8 @@ struct TimeLeft {
     spent: Duration,
     /// The places of which nothing more is asked.
     silent: HashSet<u64>,
+    /// The holder of each place (`owners::holder_of`).
+    holders: HashMap<u64, u64>,
     /// The places that did not answer another process.
     doubtful: HashSet<u64>,
     /// The paths that were asked for in vain.
@@ -131,7 +135,15 @@ pub fn ask<T: Send + 'static>(
         return Err(unanswered());
     };
     let begun = Instant::now();
-    let answer = Answer::begin(&THREADS, place, operation).wait(time);
+    let holder = TIME_LEFT.with_borrow_mut(|left| {
+        let holders = &mut left.as_mut()?.holders;
+        Some(*holders.entry(place).or_insert_with(|| owners::holder_of(path)))
+    });
+    let of = Held {
+        share: place,
+        holder: holder.unwrap_or(place),
+    };
+    let answer = Answer::begin(&THREADS, of, operation).wait(time);
     TIME_LEFT.with_borrow_mut(|left| {
         let Some(left) = left else { return };
         left.spent += begun.elapsed();

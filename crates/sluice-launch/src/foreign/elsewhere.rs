@@ -13,13 +13,15 @@ use rustix::net::sockopt::set_socket_linger;
 
 use crate::foreign::answer::Answer;
 use crate::foreign::deadline;
-use crate::foreign::user_threads::{Bounds, Operation, UserThreads};
+use crate::foreign::owners;
+use crate::foreign::user_threads::{Bounds, Held, Operation, UserThreads};
 
 const CLOSINGS: Bounds = Bounds {
     name: "elsewhere",
     at_once: 4,
     waiting_max: 4096,
     threads_max: 128,
+    of_holder_max: 4,
     kept: 0,
 };
 
@@ -28,7 +30,8 @@ const LOOKUPS: Bounds = Bounds {
     name: "lookups",
     at_once: 8,
     waiting_max: 256,
-    threads_max: 128,
+    threads_max: 256,
+    of_holder_max: 64,
     kept: 0,
 };
 
@@ -39,6 +42,7 @@ const LOCAL_LOOKUPS: Bounds = Bounds {
     at_once: 2,
     waiting_max: 4096,
     threads_max: 1024,
+    of_holder_max: 2,
     kept: 2,
 };
 
@@ -58,6 +62,13 @@ pub enum LookupShare {
     Local(u64),
     /// A user, or a file system of another process or machine.
     Foreign(u64),
+    /// One path of a user or file system, who has no more of the threads together than others have.
+    Path {
+        /// The number of the path.
+        number: u64,
+        /// The number of the user or file system.
+        holder: u64,
+    },
 }
 
 impl LookupShare {
@@ -83,26 +94,36 @@ impl LookupShare {
         LookupShare::Foreign(1 << 63 | user as u64)
     }
 
-    /// The share of a path whose owner may keep lookups of it from being answered, and of no other path.
+    /// The share of a path: whoever keeps lookups of it from being answered delays no other path.
     #[must_use]
     pub fn of_path(path: &Path) -> LookupShare {
         let mut hasher = DefaultHasher::new();
         path.hash(&mut hasher);
-        LookupShare::Foreign(hasher.finish())
+        LookupShare::Path {
+            number: hasher.finish(),
+            holder: owners::holder_of(path),
+        }
     }
 
     /// The number. One of each kind may have the same.
     #[must_use]
     pub fn number(self) -> u64 {
         match self {
-            LookupShare::Local(number) | LookupShare::Foreign(number) => number,
+            LookupShare::Local(number) | LookupShare::Foreign(number) | LookupShare::Path { number, .. } => number,
         }
     }
 
     fn threads(self) -> &'static UserThreads {
         match self {
             LookupShare::Local(_) => &LOOKING_LOCALLY,
-            LookupShare::Foreign(_) => &LOOKING,
+            LookupShare::Foreign(_) | LookupShare::Path { .. } => &LOOKING,
+        }
+    }
+
+    fn held(self) -> Held {
+        match self {
+            LookupShare::Path { number, holder } => Held { share: number, holder },
+            other => other.number().into(),
         }
     }
 }
@@ -149,13 +170,13 @@ pub fn look_elsewhere<T: Send + 'static>(
     share: LookupShare,
     operation: impl FnOnce() -> T + Send + 'static,
 ) -> Answer<T> {
-    Answer::begin(share.threads(), share.number(), operation)
+    Answer::begin(share.threads(), share.held(), operation)
 }
 
 /// Begins something as `look_elsewhere` does, for which nobody waits. It is not done if too many wait.
 pub fn begin_elsewhere(share: LookupShare, operation: impl FnOnce() + Send + 'static) {
     // Dropping it closes nothing: it has not been begun.
-    drop(share.threads().begin(share.number(), Box::new(operation)));
+    drop(share.threads().begin(share.held(), Box::new(operation)));
 }
 
 /// Whether an operation runs on a thread that may be lost. execve(2) waits for each thread of a process.

@@ -9,7 +9,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{FileType, Mode as FileMode, OFlags, fstat, open, openat, readlinkat};
+use rustix::fs::{
+    AtFlags, FileType, Mode as FileMode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags, fstat, open, openat,
+    openat2, readlinkat, statx,
+};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -32,6 +35,10 @@ struct Walk {
     passed: Vec<(u32, bool)>,
     /// The owners of the links.
     link_owners: Vec<u32>,
+    /// The holder of the path (`holder_of`).
+    holder: Option<u64>,
+    /// RESOLVE_CACHED: the walk ends where a file system would have to be asked.
+    resolve: ResolveFlags,
 }
 
 /// Opens a regular file by name alone (O_PATH).
@@ -113,6 +120,32 @@ pub fn is_path_of_root(directory: &Path) -> bool {
     ask().unwrap_or(false)
 }
 
+/// A number for whoever can keep a path from being answered for: the first on it who is neither root nor the user of this process, a user or a file system of
+/// another process or machine; 0 if there is none. By what the kernel has in its cache: never waits.
+pub(crate) fn holder_of(path: &Path) -> u64 {
+    let walked = Walk::begin(path).map(|walk| Walk {
+        resolve: ResolveFlags::CACHED,
+        ..walk
+    });
+    let holder = walked.ok().and_then(|mut walk| {
+        // Fails where the cache ends.
+        drop(walk.last());
+        walk.holder
+    });
+    holder.unwrap_or(0)
+}
+
+/// The holder of what lies behind a part of a path. The flag for immutable files says that the kernel has the file system itself; those without a device
+/// and without it are FUSE, NFS and the like.
+fn holder_behind(about: &Statx) -> Option<u64> {
+    let is_foreign = about.stx_dev_major == 0 && !about.stx_attributes_mask.contains(StatxAttributes::IMMUTABLE);
+    match about.stx_uid {
+        _ if is_foreign => Some(1 << 32 | u64::from(about.stx_dev_minor)),
+        user if user == 0 || user == geteuid().as_raw() => None,
+        user => Some(user.into()),
+    }
+}
+
 impl Walk {
     fn begin(path: &Path) -> io::Result<Walk> {
         let mut walk = Walk {
@@ -121,6 +154,8 @@ impl Walk {
             links: 0,
             passed: Vec::new(),
             link_owners: Vec::new(),
+            holder: None,
+            resolve: ResolveFlags::empty(),
         };
         walk.push(&std::path::absolute(path)?);
         Ok(walk)
@@ -154,18 +189,32 @@ impl Walk {
         Err(Errno::ISDIR.into())
     }
 
+    fn open(&self, part: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+        openat2(self.directory(), part, flags, FileMode::empty(), self.resolve)
+    }
+
+    /// The attributes of what was opened; those that the kernel has in its cache, if the walk is to wait for nobody.
+    fn about(&self, found: &OwnedFd) -> io::Result<Statx> {
+        let how = match self.resolve.is_empty() {
+            true => AtFlags::EMPTY_PATH,
+            false => AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC,
+        };
+        Ok(statx(found, c"", how, StatxFlags::BASIC_STATS)?)
+    }
+
     /// Passes a link or directory. Returns what the last part leads to.
     fn step(&mut self, part: &OsStr) -> io::Result<Option<Option<OwnedFd>>> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let found = match openat(self.directory(), part, flags, FileMode::empty()) {
+        let found = match self.open(part, flags) {
             Err(Errno::NOENT) if self.rest.is_empty() => return Ok(Some(None)),
             found => found?,
         };
-        let about = fstat(&found)?;
-        match FileType::from_raw_mode(about.st_mode) {
+        let about = self.about(&found)?;
+        self.holder = self.holder.or_else(|| holder_behind(&about));
+        match FileType::from_raw_mode(about.stx_mode.into()) {
             FileType::Symlink => {
-                self.passed.push((about.st_uid, true));
-                self.link_owners.push(about.st_uid);
+                self.passed.push((about.stx_uid, true));
+                self.link_owners.push(about.stx_uid);
                 self.links += 1;
                 if self.links > LINKS_MAX {
                     return Err(Errno::LOOP.into());
@@ -176,9 +225,10 @@ impl Walk {
             _ if self.rest.is_empty() => return Ok(Some(Some(found))),
             FileType::Directory => {
                 // Asked for as a directory, so that a file system is mounted on demand.
-                let found = openat(self.directory(), part, flags | OFlags::DIRECTORY, FileMode::empty())?;
-                let about = fstat(&found)?;
-                self.passed.push((about.st_uid, about.st_mode & OTHERS_ENTER != 0));
+                let found = self.open(part, flags | OFlags::DIRECTORY)?;
+                let about = self.about(&found)?;
+                self.passed
+                    .push((about.stx_uid, u32::from(about.stx_mode) & OTHERS_ENTER != 0));
                 self.directories.push(found);
             }
             _ => return Err(Errno::NOTDIR.into()),
@@ -219,6 +269,24 @@ mod tests {
         assert_eq!(kind("a/b"), io::ErrorKind::IsADirectory);
         let endless = open_for_owners(&path("loop")).unwrap_err();
         assert_eq!(endless.raw_os_error(), Some(Errno::LOOP.raw_os_error()));
+    }
+
+    #[test]
+    fn the_holder_of_a_path_is_the_first_user_on_it_who_is_not_trusted() {
+        assert_ne!(holder_of(Path::new("/proc/self/none/below")), 0, "a file system");
+        if !crate::is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::create_dir_all(path("ann/ben")).unwrap();
+        symlink(path("ann"), path("link")).unwrap();
+        let [before, none] = ["ann/ben/none", "none"].map(|name| holder_of(&path(name)));
+        assert_eq!(before, none);
+        lchown(path("ann/ben"), Some(BEN), None).unwrap();
+        assert_eq!(holder_of(&path("link/ben/none/below")), u64::from(BEN));
+        lchown(path("ann"), Some(ANN), None).unwrap();
+        assert_eq!(holder_of(&path("link/ben/none/below")), u64::from(ANN));
     }
 
     #[test]

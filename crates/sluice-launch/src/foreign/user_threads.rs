@@ -1,7 +1,8 @@
 //! Threads for operations that may wait for a process of a user for as long as that process wishes: each on a thread that may be lost to it.
 //!
 //! A share is a user, or a file system. It has a few threads at once; what else is done for it waits behind them, so operations of one share delay none
-//! of another. An operation that hangs is left alone.
+//! of another. An operation that hangs is left alone. A user or file system may have many shares, one for each path: all of them together have a part of
+//! the threads, and what they do beyond that waits.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,8 +26,24 @@ pub(crate) struct Bounds {
     pub(crate) waiting_max: usize,
     /// Threads, whatever the number of shares.
     pub(crate) threads_max: usize,
+    /// Operations of all shares of one holder at once.
+    pub(crate) of_holder_max: usize,
     /// Threads that stay without an operation, because the system may refuse new ones (RLIMIT_NPROC).
     pub(crate) kept: usize,
+}
+
+/// A share, and who can keep its operations from ending, a user or file system, who may have several shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) share: u64,
+    pub(crate) holder: u64,
+}
+
+impl From<u64> for Held {
+    /// The share of a holder who has no other.
+    fn from(share: u64) -> Held {
+        Held { share, holder: share }
+    }
 }
 
 /// Threads that are started when there is something to do.
@@ -42,8 +59,9 @@ struct Shared {
 #[derive(Default)]
 struct State {
     shares: HashMap<u64, Share>,
+    holders: HashMap<u64, Holder>,
     /// Operations that the next free thread begins, within their shares.
-    next: VecDeque<(u64, Operation)>,
+    next: VecDeque<(Held, Operation)>,
     threads: usize,
     /// Threads without an operation.
     free: usize,
@@ -60,6 +78,15 @@ struct Share {
     is_silent: bool,
 }
 
+/// The operations of all shares of one holder.
+#[derive(Default)]
+struct Holder {
+    /// The number of those in `next` and of those that run.
+    admitted: usize,
+    /// Operations that their shares have admitted.
+    waiting: VecDeque<(Held, Operation)>,
+}
+
 impl UserThreads {
     /// Starts no thread yet.
     pub(crate) fn new(bounds: Bounds) -> UserThreads {
@@ -71,10 +98,10 @@ impl UserThreads {
     }
 
     /// Does something. Never waits. Gives the operation back if too many of this share wait, or all its threads have waited in vain. Dropping it may wait.
-    pub(crate) fn begin(&self, share: u64, operation: Operation) -> Result<(), Operation> {
-        let bounds = self.0.bounds;
+    pub(crate) fn begin(&self, of: impl Into<Held>, operation: Operation) -> Result<(), Operation> {
+        let (bounds, of) = (self.0.bounds, of.into());
         let mut state = self.0.lock();
-        let held = state.shares.entry(share).or_default();
+        let held = state.shares.entry(of.share).or_default();
         if held.running + held.admitted >= bounds.at_once {
             if held.waiting.len() >= bounds.waiting_max || held.is_silent {
                 return Err(operation);
@@ -83,7 +110,7 @@ impl UserThreads {
             return Ok(());
         }
         held.admitted += 1;
-        state.next.push_back((share, operation));
+        state.admit(of, operation, bounds.of_holder_max);
         self.0.see_to_threads(state);
         Ok(())
     }
@@ -127,6 +154,30 @@ impl UserThreads {
     }
 }
 
+impl State {
+    /// Has an operation that its share has admitted begin next, or when another one of its holder has ended.
+    fn admit(&mut self, of: Held, operation: Operation, of_holder_max: usize) {
+        let holder = self.holders.entry(of.holder).or_default();
+        if holder.admitted >= of_holder_max {
+            return holder.waiting.push_back((of, operation));
+        }
+        holder.admitted += 1;
+        self.next.push_back((of, operation));
+    }
+
+    /// Ends an operation of a holder, and admits the next one.
+    fn end_of_holder(&mut self, number: u64) {
+        let Some(holder) = self.holders.get_mut(&number) else {
+            return;
+        };
+        match holder.waiting.pop_front() {
+            Some(next) => self.next.push_back(next),
+            None if holder.admitted > 1 => holder.admitted -= 1,
+            None => drop(self.holders.remove(&number)),
+        }
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -163,22 +214,22 @@ impl Shared {
     }
 
     fn work(&self) {
-        while let Some((share, operation)) = self.next() {
+        while let Some((of, operation)) = self.next() {
             // The message of a panic is in the log. The thread goes on, and its share has it again.
             drop(catch_unwind(AssertUnwindSafe(operation)));
-            self.end(share);
+            self.end(of);
         }
     }
 
     /// The next operation. `None` if there was nothing to do for a while; then the thread is no longer counted.
-    fn next(&self) -> Option<(u64, Operation)> {
+    fn next(&self) -> Option<(Held, Operation)> {
         let mut state = self.lock();
         loop {
-            if let Some((share, operation)) = state.next.pop_front() {
-                let held = state.shares.entry(share).or_default();
+            if let Some((of, operation)) = state.next.pop_front() {
+                let held = state.shares.entry(of.share).or_default();
                 held.admitted = held.admitted.saturating_sub(1);
                 held.running += 1;
-                return Some((share, operation));
+                return Some((of, operation));
             }
             state.free += 1;
             let (again, waited) = self
@@ -195,18 +246,19 @@ impl Shared {
     }
 
     /// Ends an operation, and admits the next one of the same share.
-    fn end(&self, share: u64) {
+    fn end(&self, of: Held) {
         let mut state = self.lock();
-        let Some(held) = state.shares.get_mut(&share) else {
+        state.end_of_holder(of.holder);
+        let Some(held) = state.shares.get_mut(&of.share) else {
             return;
         };
         held.running = held.running.saturating_sub(1);
         held.is_silent = false;
         if let Some(operation) = held.waiting.pop_front() {
             held.admitted += 1;
-            state.next.push_back((share, operation));
+            state.admit(of, operation, self.bounds.of_holder_max);
         } else if held.running == 0 && held.admitted == 0 {
-            state.shares.remove(&share);
+            state.shares.remove(&of.share);
         }
     }
 }
@@ -228,11 +280,12 @@ mod tests {
         at_once: 2,
         waiting_max: 5,
         threads_max: 5,
+        of_holder_max: 3,
         kept: 0,
     };
 
     /// Begins operations that last until the sender is dropped; returns when as many as may run have begun.
-    fn block(threads: &UserThreads, share: u64, operations: usize) -> Sender<()> {
+    fn block(threads: &UserThreads, share: impl Into<Held> + Copy, operations: usize) -> Sender<()> {
         let (end, ended) = channel::<()>();
         let ended = Arc::new(Mutex::new(ended));
         let (begin, begun) = channel();
@@ -261,8 +314,8 @@ mod tests {
     #[test]
     fn what_hangs_for_one_user_delays_nobody_else_and_is_bounded() {
         let threads = UserThreads::new(BOUNDS);
-        let end = block(&threads, 1, BOUNDS.at_once + 3);
-        let also = block(&threads, 2, BOUNDS.at_once);
+        let end = block(&threads, 1_u64, BOUNDS.at_once + 3);
+        let also = block(&threads, 2_u64, BOUNDS.at_once);
         is_done_for(&threads, 3);
         assert_eq!(threads.held(1), BOUNDS.at_once + 3);
         assert_eq!(threads.0.lock().threads, 5);
@@ -272,16 +325,42 @@ mod tests {
     }
 
     #[test]
+    fn many_shares_of_one_holder_leave_threads_for_others() {
+        let threads = UserThreads::new(BOUNDS);
+        let of = |share| Held { share, holder: 1 };
+        let silent: Vec<_> = (10..13).map(|share| block(&threads, of(share), 1)).collect();
+        // Beyond its bound.
+        let (done, wait) = channel();
+        for share in 13..20 {
+            let done = done.clone();
+            let operation = move || done.send(share).expect("the test waits");
+            assert!(threads.begin(of(share), Box::new(operation)).is_ok());
+        }
+        let other = block(&threads, Held { share: 30, holder: 2 }, 1);
+        is_done_for(&threads, 31);
+        assert!(wait.try_recv().is_err());
+        drop(silent);
+        let mut done: Vec<u64> = wait.iter().take(7).collect();
+        done.sort_unstable();
+        assert!(done.into_iter().eq(13..20));
+        drop(other);
+        while threads.is_busy() {
+            thread::yield_now();
+        }
+        assert!(threads.0.lock().holders.is_empty());
+    }
+
+    #[test]
     fn operations_of_a_silent_share_are_refused_until_one_of_them_ends() {
         let threads = UserThreads::new(BOUNDS);
-        let end = block(&threads, 1, BOUNDS.at_once);
-        assert!(threads.begin(1, Box::new(|| ())).is_ok(), "it waits");
+        let end = block(&threads, 1_u64, BOUNDS.at_once);
+        assert!(threads.begin(1_u64, Box::new(|| ())).is_ok(), "it waits");
         threads.note_silence(1);
-        assert!(threads.begin(1, Box::new(|| ())).is_err());
+        assert!(threads.begin(1_u64, Box::new(|| ())).is_err());
         is_done_for(&threads, 2);
         drop(end);
         let (done, wait) = channel();
-        while let Err(operation) = threads.begin(1, {
+        while let Err(operation) = threads.begin(1_u64, {
             let done = done.clone();
             Box::new(move || done.send(()).expect("the test waits"))
         }) {
@@ -294,11 +373,11 @@ mod tests {
     #[test]
     fn operations_beyond_the_bound_are_refused() {
         let threads = UserThreads::new(BOUNDS);
-        let end = block(&threads, 1, BOUNDS.at_once);
+        let end = block(&threads, 1_u64, BOUNDS.at_once);
         let (done, results) = channel();
         let begin = |number| {
             let done = done.clone();
-            threads.begin(1, Box::new(move || done.send(number).expect("the test waits")))
+            threads.begin(1_u64, Box::new(move || done.send(number).expect("the test waits")))
         };
         assert!((0..BOUNDS.waiting_max).all(|number| begin(number).is_ok()));
         assert!(begin(BOUNDS.waiting_max).is_err());

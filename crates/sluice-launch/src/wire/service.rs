@@ -56,6 +56,7 @@ const ENDS: Bounds = Bounds {
     at_once: 64,
     waiting_max: usize::MAX,
     threads_max: 1024,
+    of_holder_max: 64,
     kept: 0,
 };
 
@@ -467,7 +468,7 @@ impl Shared {
 
     /// Does what may take long, because of the processes of a user, on a thread of that user's share.
     fn later(&self, uid: u32, work: impl FnOnce() + Send + 'static) {
-        let begun = self.ends.begin(uid.into(), Box::new(work));
+        let begun = self.ends.begin(u64::from(uid), Box::new(work));
         debug_assert!(begun.is_ok(), "they are as many as processes and questions");
     }
 

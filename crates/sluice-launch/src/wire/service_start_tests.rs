@@ -302,7 +302,7 @@ fn what_takes_long_for_the_processes_of_a_user_has_a_share_of_the_threads() {
             let is_open = gate.is_open.lock().unwrap();
             drop(gate.opened.wait_while(is_open, |is_open| !*is_open).unwrap());
         };
-        assert!(ends.begin(own_uid().into(), Box::new(wait)).is_ok());
+        assert!(ends.begin(u64::from(own_uid()), Box::new(wait)).is_ok());
     }
     // The question waits; what needs no thread does not, and another user has threads.
     scene.observe(1, 7);
@@ -311,7 +311,7 @@ fn what_takes_long_for_the_processes_of_a_user_has_a_share_of_the_threads() {
     assert_eq!(ends.held(own_uid().into()), ENDS.at_once + 1);
     let (done, wait) = std::sync::mpsc::channel();
     let other = move || done.send(()).unwrap();
-    assert!(ends.begin((own_uid() + 1).into(), Box::new(other)).is_ok());
+    assert!(ends.begin(u64::from(own_uid() + 1), Box::new(other)).is_ok());
     wait.recv_timeout(DEADLINE).unwrap();
     gate.open();
     match scene.reply() {

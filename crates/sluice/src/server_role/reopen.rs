@@ -1,14 +1,15 @@
 //! Opening the logs again (SIGUSR1, `log reopen`): a log that cannot be opened keeps none of the others from it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sluice_settings::Settings;
 
 use super::Role;
 use super::report::Report;
-use crate::log_files;
+use crate::path_checks::{PathChecks, SILENT};
 
 /// The log files of the settings in force, each once.
 struct LogFiles {
@@ -46,14 +47,19 @@ impl Role<'_> {
             of_sites,
             closed,
         } = LogFiles::of(&self.settings);
-        let check = move || [&of_server, &of_sites].map(failures);
-        let Some([of_server, of_sites]) = log_files::do_elsewhere(check).await else {
-            // The threads of the logs would wait, too, and then write nothing.
-            report.fail("the directory of a log does not answer, or somebody keeps it locked; the files opened before stay in use");
-            return;
-        };
-        self.server.reopen_logs();
-        self.logger.reopen();
+        let mut silent = BTreeSet::new();
+        let of_server = failures(of_server, &mut silent).await;
+        let of_sites = failures(of_sites, &mut silent).await;
+        if !self
+            .settings
+            .server_log
+            .file
+            .as_ref()
+            .is_some_and(|file| silent.contains(file))
+        {
+            self.logger.reopen();
+        }
+        self.server.reopen_logs(silent);
         self.server
             .note_faults("logs", of_server.iter().chain(&of_sites).cloned().collect());
         of_sites.iter().for_each(|line| report.error(line));
@@ -66,13 +72,23 @@ impl Role<'_> {
     }
 }
 
-fn failures(files: &BTreeSet<PathBuf>) -> Vec<String> {
-    let failed = files
-        .iter()
-        .filter_map(|file| Some((file, sluice_log::check_open(file).err()?)));
-    failed.map(|(file, error)| cannot_open(file, &error)).collect()
+/// A line about each file that cannot be opened. Those without an answer are added to `silent`: the thread of their log would wait, too, and then write
+/// to none.
+async fn failures(files: BTreeSet<PathBuf>, silent: &mut BTreeSet<PathBuf>) -> Vec<String> {
+    let files: Arc<[PathBuf]> = files.into_iter().collect();
+    let checked = PathChecks::new(Arc::clone(&files), sluice_log::check_open)
+        .round()
+        .await;
+    let failed = files.iter().zip(checked).filter_map(|(file, checked)| match checked {
+        Some(opened) => Some(cannot_open(file, &opened.err()?)),
+        None => {
+            silent.insert(file.clone());
+            Some(cannot_open(file, &SILENT))
+        }
+    });
+    failed.collect()
 }
 
-fn cannot_open(path: &Path, error: &io::Error) -> String {
+fn cannot_open(path: &Path, error: &dyn Display) -> String {
     format!("log {}: {error}; the file opened before stays in use", path.display())
 }

@@ -4,11 +4,13 @@
 //! root can write is left alone: whoever can write it could put a link there, and root would give away another file. The server process
 //! makes its files there itself.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown, fchown, lchown};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::OFlags;
 use sluice_launch::Credentials;
@@ -17,7 +19,7 @@ use sluice_script::script_users::search_path_of_another_user;
 use sluice_settings::{Settings, User};
 use sluice_tools::control::place;
 
-use crate::log_files;
+use crate::path_checks::{PathChecks, SILENT};
 
 /// The user of the server process, and what that process finds in its environment.
 #[derive(Clone, Debug)]
@@ -55,33 +57,23 @@ impl ServerUser {
         variables
     }
 
-    /// Makes the files for this user of the server process, if it has another one, as `do_elsewhere` does.
+    /// Makes the files of the logs, and the directory for what is kept, for this user of the server process, if it has another one; on threads that may be
+    /// lost. What cannot be made is reported by the server process, which then cannot open it.
     pub(super) async fn make_files_elsewhere(user: Option<&ServerUser>, settings: &Settings) {
-        if let Some(user) = user.cloned() {
-            let settings = settings.clone();
-            user.do_elsewhere(move |user| user.make_files(&settings)).await;
-        }
-    }
-
-    /// Makes files on a thread that may be lost, and waits for it a few seconds.
-    pub(super) async fn do_elsewhere(self, make: impl FnOnce(&ServerUser) + Send + 'static) {
-        if log_files::do_elsewhere(move || make(&self)).await.is_none() {
-            tracing::error!("files of logs: their directory does not answer, or somebody keeps it locked");
-        }
-    }
-
-    /// Makes the files of the logs, and the directory for what is kept. What cannot be made is reported by the server process, which then
-    /// cannot open it.
-    pub(super) fn make_files(&self, settings: &Settings) {
-        for file in settings.log_files() {
-            if let Err(error) = self.make_log(file) {
-                tracing::debug!("log {}: {error}", file.display());
+        let Some(user) = user.cloned() else { return };
+        let files: BTreeSet<&Path> = settings.log_files().chain(user.state_directory.as_deref()).collect();
+        let files: Arc<[PathBuf]> = files.into_iter().map(Path::to_owned).collect();
+        let make = move |path: &Path| match user.state_directory.as_deref() == Some(path) {
+            true => user.make_directory(path),
+            false => user.make_log(path),
+        };
+        let made = PathChecks::new(Arc::clone(&files), make).round().await;
+        for (path, made) in files.iter().zip(made) {
+            match made {
+                Some(Ok(())) => {}
+                Some(Err(error)) => tracing::debug!("{}: {error}", path.display()),
+                None => tracing::error!("{}: {SILENT}", path.display()),
             }
-        }
-        if let Some(directory) = &self.state_directory
-            && let Err(error) = self.make_directory(directory)
-        {
-            tracing::debug!("{}: {error}", directory.display());
         }
     }
 

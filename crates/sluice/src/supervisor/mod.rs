@@ -28,6 +28,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use serde::de::DeserializeOwned;
 use sluice_report::command::{Command, History};
 use sluice_server::LauncherPlan;
 use tokio::signal::unix::Signal;
@@ -37,6 +38,7 @@ use crate::certificates::{Certificates, ReadFiles};
 use crate::control::socket::BoundControl;
 use crate::link::channel::Received;
 use crate::link::message::{Cause, FromServer, ToServer, VERSION};
+use crate::log_files;
 use crate::server_log::Logger;
 use crate::signals::{Event as SignalEvent, Signals, until};
 
@@ -125,7 +127,7 @@ enum Event {
     CheckDue,
     Looked(HashSet<i32>),
     TooLate,
-    Read(Vec<PathBuf>),
+    Read(Option<Received<Vec<PathBuf>>>),
     ReadTooLate,
 }
 
@@ -145,7 +147,7 @@ impl Supervisor<'_> {
                 Event::Server(Some(received)) => self.on_server(received.message).await,
                 Event::Candidate(Some(received)) => self.on_candidate(received.message).await,
                 // Its end follows.
-                Event::Server(None) | Event::Candidate(None) => {}
+                Event::Server(None) | Event::Candidate(None) | Event::Read(None) => {}
                 Event::Certificates(read) => self.renew_certificates(read).await,
                 Event::Due => self.on(LifeEvent::Due).await,
                 Event::AnswerDue => self.on(LifeEvent::Silent).await,
@@ -156,7 +158,7 @@ impl Supervisor<'_> {
                     self.restore_control().await;
                 }
                 Event::TooLate => self.give_up_candidate("it does not answer").await,
-                Event::Read(silent) => self.on_read(&silent).await,
+                Event::Read(Some(silent)) => self.on_read(&silent.message).await,
                 Event::ReadTooLate => self.give_up_reading().await,
             }
         }
@@ -184,7 +186,7 @@ impl Supervisor<'_> {
             () = until(Some(self.check_due)) => Event::CheckDue,
             dying = abandon::found(&mut self.look) => Event::Looked(dying),
             () = until(limit) => Event::TooLate,
-            silent = Reading::silent(self.reading.as_mut()) => Event::Read(silent),
+            silent = next_of(self.reading.as_mut().map(|reading| &mut reading.process)) => Event::Read(silent),
             () = until(read_by) => Event::ReadTooLate,
         }
     }
@@ -293,17 +295,14 @@ impl Supervisor<'_> {
 
     /// Makes the files of the settings in force that the server process cannot make: a program such as logrotate may have renamed them.
     pub(super) async fn make_files(&self) {
-        let Some(user) = self.user.clone() else { return };
-        let bundle = match self.bundle.try_clone() {
-            Ok(bundle) => bundle,
-            Err(error) => return tracing::error!("files of logs: {error}"),
-        };
-        let file = self.file.clone();
-        user.do_elsewhere(move |user| match settings_of(&file, &bundle) {
-            Ok(settings) => user.make_files(&settings),
-            Err(error) => tracing::error!("files of logs: {error}"),
-        })
-        .await;
+        let Some(user) = &self.user else { return };
+        let (file, bundle) = (self.file.clone(), self.bundle.try_clone());
+        let read = move || settings_of(&file, &bundle.map_err(|error| error.to_string())?);
+        match log_files::do_elsewhere(read).await {
+            Some(Ok(settings)) => ServerUser::make_files_elsewhere(Some(user), &settings).await,
+            Some(Err(error)) => tracing::error!("files of logs: {error}"),
+            None => tracing::error!("files of logs: the configuration is not answered for"),
+        }
     }
 
     async fn end_retired(&self) {
@@ -383,6 +382,7 @@ impl Supervisor<'_> {
     async fn on_end(&mut self, ended: &Ended) {
         self.end_launcher_of(ended.pid);
         self.on_launcher_end(ended);
+        self.on_reader_end(ended).await;
         if self.server.as_ref().is_some_and(|server| server.pid == ended.pid) {
             self.on_server_end(ended).await;
         } else if let Some(candidate) = self.candidate.as_mut()
@@ -471,18 +471,18 @@ impl Supervisor<'_> {
     }
 }
 
-/// The next message of a server process. `None` at its end, once.
-async fn next_of(process: Option<&mut ServerProcess>) -> Option<Received<FromServer>> {
+/// The next message of a process. `None` at its end, once.
+async fn next_of<T: DeserializeOwned>(process: Option<&mut ServerProcess>) -> Option<Received<T>> {
     let Some(process) = process.filter(|process| !process.is_closed) else {
         return std::future::pending().await;
     };
     let received = process.channel.next().await;
     if let Err(error) = &received {
         // It can be given no commands any more.
-        tracing::error!("server process {}: {error}: it is killed", process.pid);
+        tracing::error!("process {}: {error}: it is killed", process.pid);
         process.kill();
     }
-    let received = received.unwrap_or_default();
+    let received = received.unwrap_or(None);
     process.is_closed = received.is_none();
     received
 }

@@ -7,18 +7,20 @@
 //! ```
 //! A thread that waits for a file system in user space can be killed by nobody, and the process ends with its last thread. So the supervisor, which must
 //! be able to end and to be replaced, leaves this wait to a process that nobody needs afterwards; meanwhile it obeys signals, restarts its server process
-//! and reports.
+//! and reports. A reader that dies, for want of memory for example, makes the start or reload fail: the supervisor must not read what has killed it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sluice_report::command::CommandResult;
+use tokio::signal::unix::Signal;
+use tokio::time::timeout;
 
-use super::Supervisor;
-use super::children::{Children, READER_NAME};
+use super::children::{Children, Ended, READER_NAME, describe};
 use super::life::{LifeEvent, State};
 use super::process::{OWN_PROGRAM, ServerProcess, start_process};
+use super::{LAST_WORDS, Supervisor, next_of};
 use crate::link::channel::Received;
 use crate::link::message::ToServer;
 
@@ -33,7 +35,7 @@ pub(super) enum Purpose {
 }
 
 pub(super) struct Reading {
-    process: ServerProcess,
+    pub(super) process: ServerProcess,
     purpose: Purpose,
     pub(super) until: Instant,
 }
@@ -47,33 +49,47 @@ impl Reading {
             until: Instant::now() + TIMEOUT,
         };
         // A relative path is one from the directory of the supervisor, which the process has, too.
-        reading.process.send(&file, &[]).await?;
+        if reading.process.send(&file, &[]).await.is_err() {
+            // Its end says more than this error.
+            reading.process.kill();
+        }
         Ok(reading)
     }
 
-    /// The paths that were not answered for. None if the process has failed: then whoever reads the configuration waits for them.
-    pub(super) async fn silent(reading: Option<&mut Reading>) -> Vec<PathBuf> {
-        match reading {
-            Some(reading) => match reading.process.channel.next().await {
-                Ok(Some(Received { message, .. })) => message,
-                Ok(None) | Err(_) => Vec::new(),
-            },
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Reads a file for the first start, when nothing else is to be done.
-    /// Fails if it takes too long.
-    pub(super) async fn before_start(children: &mut Children, file: &Path) -> Result<Vec<PathBuf>, String> {
-        let Ok(mut reading) = Reading::start(children, file, Purpose::Reload).await else {
-            return Ok(Vec::new());
+    /// Has a process read a file for the first start, when nothing else is to be done. `child` gets SIGCHLD. Returns the paths that were not answered for.
+    /// Fails if the process dies or takes too long.
+    pub(super) async fn before_start(
+        children: &mut Children,
+        child: &mut Signal,
+        file: &Path,
+    ) -> Result<Vec<PathBuf>, String> {
+        let started = Reading::start(children, file, Purpose::Reload).await;
+        let mut reading = started.map_err(|error| format!("a process that reads the configuration: {error}"))?;
+        let read = async {
+            if let Some(Received { message, .. }) = next_of(Some(&mut reading.process)).await {
+                return Ok(message);
+            }
+            loop {
+                let mut ended = children.reap().into_iter();
+                if let Some(ended) = ended.find(|ended| ended.pid == reading.process.pid) {
+                    return Err(died(file, &ended));
+                }
+                child.recv().await;
+            }
         };
-        let silent = tokio::time::timeout(TIMEOUT, Reading::silent(Some(&mut reading))).await;
-        silent.map_err(|_| {
+        timeout(TIMEOUT, read).await.unwrap_or_else(|_| {
             reading.process.kill();
-            too_long(file)
+            Err(too_long(file))
         })
     }
+}
+
+fn died(file: &Path, ended: &Ended) -> String {
+    format!(
+        "{}: the process that reads it {}",
+        file.display(),
+        describe(ended.status)
+    )
 }
 
 fn too_long(file: &Path) -> String {
@@ -97,13 +113,13 @@ impl Supervisor<'_> {
                 None
             }
             Err(error) => {
-                tracing::warn!("the configuration is not read by a process of its own: {error}");
-                // Boxed, because it may lead here again.
-                Box::pin(self.read(purpose, &[])).await
+                let text = format!("a process that reads the configuration: {error}");
+                self.refuse_reading(purpose, &text).await
             }
         }
     }
 
+    /// Reads the configuration, after another process has said which paths it was not answered for.
     pub(super) async fn on_read(&mut self, silent: &[PathBuf]) {
         let Some(reading) = self.reading.take() else { return };
         if let Some(event) = self.read(reading.purpose, silent).await {
@@ -111,19 +127,36 @@ impl Supervisor<'_> {
         }
     }
 
-    pub(super) async fn give_up_reading(&mut self) {
-        let Some(reading) = self.reading.take() else { return };
-        reading.process.kill();
-        let text = format!("{}; nothing has changed", too_long(&self.file));
-        let event = match reading.purpose {
-            Purpose::Reload => self.refuse_reload(&text).await,
-            Purpose::Candidate => {
-                self.conclude_upgrade(Err(text)).await;
-                Some(LifeEvent::UpgradeOver)
-            }
+    /// A child has ended. The process that reads the configuration may have said something before.
+    pub(super) async fn on_reader_end(&mut self, ended: &Ended) {
+        let is_it = |reading: &mut Reading| reading.process.pid == ended.pid;
+        let Some(mut reading) = self.reading.take_if(is_it) else {
+            return;
+        };
+        let said = timeout(LAST_WORDS, next_of::<Vec<PathBuf>>(Some(&mut reading.process))).await;
+        let event = match said {
+            Ok(Some(Received { message, .. })) => self.read(reading.purpose, &message).await,
+            _ => self.refuse_reading(reading.purpose, &died(&self.file, ended)).await,
         };
         if let Some(event) = event {
             self.on(event).await;
+        }
+    }
+
+    pub(super) async fn give_up_reading(&mut self) {
+        let Some(reading) = self.reading.take() else { return };
+        reading.process.kill();
+        if let Some(event) = self.refuse_reading(reading.purpose, &too_long(&self.file)).await {
+            self.on(event).await;
+        }
+    }
+
+    /// Refuses that for which the configuration could not be read. Returns what happens by that.
+    async fn refuse_reading(&mut self, purpose: Purpose, text: &str) -> Option<LifeEvent> {
+        let text = format!("{text}; nothing has changed");
+        match purpose {
+            Purpose::Reload => self.refuse_reload(&text).await,
+            Purpose::Candidate => self.fail_upgrade(text).await,
         }
     }
 

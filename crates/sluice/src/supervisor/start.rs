@@ -54,9 +54,9 @@ pub(crate) fn run(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logg
 fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Result<(), String> {
     event_loop()?.block_on(async {
         // Before the first child, so that no signal is lost.
-        let (signals, child) = listen()?;
+        let (signals, mut child) = listen()?;
         let mut children = Children::new(&[]);
-        let silent = Reading::before_start(&mut children, &file).await?;
+        let silent = Reading::before_start(&mut children, &mut child, &file).await?;
         let (settings, bundle, certificates) =
             reload::with_deadline(&silent, || reload::read(&file, &Source::recording().tolerant()))?;
         use_log(&settings.server_log, logger)?;

@@ -84,7 +84,7 @@ impl Supervisor<'_> {
     }
 
     /// The upgrade has failed for this reason. Returns what happens by that.
-    async fn fail_upgrade(&mut self, text: String) -> Option<LifeEvent> {
+    pub(super) async fn fail_upgrade(&mut self, text: String) -> Option<LifeEvent> {
         self.conclude_upgrade(Err(text)).await;
         Some(LifeEvent::UpgradeOver)
     }

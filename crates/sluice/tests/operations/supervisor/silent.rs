@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use sluice_testing::{HeldDirectory, Response, Server, Setup, SilentFuse, is_alive, signal, wait_until};
+use sluice_testing::{
+    HeldDirectory, Response, Server, Setup, SilentFuse, child_of, is_alive, signal, sluice, wait_until,
+};
 
 /// A start, reload or check with a file system that does not answer takes no longer.
 const IN_TIME: Duration = Duration::from_secs(8);
@@ -242,4 +244,96 @@ fn a_check_names_what_does_not_answer_and_goes_on_with_the_rest() {
     std::fs::create_dir(setup.path("missing")).unwrap();
     let checked = sluice_testing::run(setup.directory(), &["check"]);
     assert!(checked.status.success(), "{}", checked.errors);
+}
+
+/// Kills the child with this name, which waits for the file system, and has that answer.
+#[track_caller]
+fn kill_child(pid: u32, name: &str, silent: &mut SilentFuse) {
+    silent.await_request();
+    assert!(signal(child_of(pid, name).unwrap(), "KILL"));
+    silent.answer();
+}
+
+const READER_DIED: &str = "sluice.toml: the process that reads it was killed by signal 9 (SIGKILL)";
+
+#[test]
+fn what_has_killed_the_reader_is_not_read_by_the_supervisor() {
+    let server = setup().start();
+    let Some(mut silent) = SilentFuse::mount(&server.path("silent"), FILES) else {
+        return;
+    };
+    let text = std::fs::read_to_string(server.path("sluice.toml")).unwrap();
+    let changed = format!("include = \"silent/more.toml\"\n{text}");
+    std::fs::write(server.path("sluice.toml"), changed).unwrap();
+    silent.fall_silent();
+    server.signal("HUP");
+    kill_child(server.pid(), "sluice: reader", &mut silent);
+    let line = server.log_line(READER_DIED);
+    assert!(line.contains("nothing has changed"), "{line}");
+    assert!(!server.log().contains("is in force"), "{}", server.log());
+    assert_others_are_answered(&server);
+    let reloaded = super::command(&server, &["reload"]);
+    assert!(reloaded.status.success(), "{}", reloaded.output);
+
+    for (arguments, name, code, message) in [
+        (
+            &["run", "--allow-root", "-c", "sluice.toml"][..],
+            "sluice: reader",
+            1,
+            READER_DIED,
+        ),
+        (
+            &["check"],
+            "sluice: check",
+            137,
+            "the process that checks: ended by signal 9 (SIGKILL)",
+        ),
+    ] {
+        silent.fall_silent();
+        let child = sluice(server.setup().directory()).args(arguments).spawn().unwrap();
+        kill_child(child.id(), name, &mut silent);
+        let ended = child.wait_with_output().unwrap();
+        let errors = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(code), "{errors}");
+        assert!(errors.contains(message), "{errors}");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_log_that_does_not_answer_keeps_no_other_from_being_opened_again() {
+    let setup = setup()
+        .log("access = \"access.log\"")
+        .sites("[[site]]\nhosts = [\"other\"]\nroot = \"htdocs\"\nlog = { access = \"silent/site.log\" }");
+    let Some(mut silent) = SilentFuse::mount(&setup.path("silent"), &[("site.log", "")]) else {
+        return;
+    };
+    let server = setup.start();
+    let rename = |name: &str| std::fs::rename(server.path("access.log"), server.path(name)).unwrap();
+    silent.fall_silent();
+    // The first one finds it, a later one has threads that wait.
+    for old in ["access.log.1", "access.log.2"] {
+        rename(old);
+        let begun = Instant::now();
+        let reopened = super::command(&server, &["log", "reopen"]);
+        assert!(begun.elapsed() < IN_TIME, "{:?}", begun.elapsed());
+        assert!(reopened.status.success(), "{}", reopened.output);
+        for part in [
+            "silent/site.log: its directory does not answer",
+            "the other logs are opened again",
+        ] {
+            assert!(reopened.output.contains(part), "{part}: {}", reopened.output);
+        }
+        server.get(&format!("/after-{old}"));
+        let read = || std::fs::read_to_string(server.path("access.log")).unwrap_or_default();
+        assert!(wait_until(|| read().contains(&format!("/after-{old}"))));
+    }
+    silent.answer();
+    let reopened = super::command(&server, &["log", "reopen"]);
+    assert!(
+        reopened.output.contains("the logs are opened again"),
+        "{}",
+        reopened.output
+    );
+    server.stop();
 }
