@@ -135,10 +135,7 @@ fn decode_lines(input: &[u8]) -> Result<Option<RequestRecord>, RequestRecordFaul
         let line = &input[position..position + length];
         position += length + 1;
         if line.is_empty() {
-            return Ok(Some(RequestRecord {
-                variables,
-                consumed: position,
-            }));
+            return Ok(Some(RequestRecord { variables, consumed: position }));
         }
         variables.push(variable(line)?);
     }
@@ -163,10 +160,7 @@ fn decode_block(input: &[u8], count: &[u8]) -> Result<Option<RequestRecord>, Req
         let (length, rest) = block.split_first_chunk::<2>().ok_or(RequestRecordFault::BadLength)?;
         match (usize::from(u16::from_le_bytes(*length)), rest) {
             (0, []) => {
-                return Ok(Some(RequestRecord {
-                    variables,
-                    consumed: count,
-                }));
+                return Ok(Some(RequestRecord { variables, consumed: count }));
             }
             (0, _) => return Err(RequestRecordFault::BadLength),
             (length, rest) => {

@@ -19,9 +19,7 @@ pub fn check(bytes: &[u8]) {
     let (kind, number) = (input.byte(), input.byte());
     let format = match kind % 3 {
         0 => RecordFormat::Variable,
-        1 => RecordFormat::Vfc {
-            control_bytes: number.max(1),
-        },
+        1 => RecordFormat::Vfc { control_bytes: number.max(1) },
         _ => RecordFormat::Fixed {
             bytes: NonZeroU16::new(number.into()).unwrap_or(NonZeroU16::MIN),
         },

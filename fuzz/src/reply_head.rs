@@ -11,10 +11,7 @@ use crate::callout::directives;
 use crate::input::{Input, chunks};
 
 /// Bounds that no head of the fuzzer's reaches, not even one with a line or two added.
-const WIDE: HeadLimits = HeadLimits {
-    bytes_max: 1 << 20,
-    fields_max: 1 << 15,
-};
+const WIDE: HeadLimits = HeadLimits { bytes_max: 1 << 20, fields_max: 1 << 15 };
 
 /// Input: the bound of bytes in units of 32, the bound of fields, two lengths of chunks, the script's output.
 pub fn check(bytes: &[u8]) {

@@ -71,11 +71,7 @@ impl StoredHash {
             Kind::Apr1 => check(apr1::is_valid(text), text)?,
             Kind::Sha1 => check(sha1_of(text).is_some(), text)?,
         };
-        Ok(StoredHash {
-            kind,
-            cost,
-            text: text.into(),
-        })
+        Ok(StoredHash { kind, cost, text: text.into() })
     }
 
     /// Why the hash is weak. `None` if it is not.

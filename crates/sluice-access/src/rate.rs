@@ -125,10 +125,7 @@ mod tests {
         assert!(count(5000).is_err());
         let report = table.report(&settings, begin + Duration::from_millis(5000));
         assert_eq!((report.limit.as_str(), report.clients, report.refused), ("4/s", 1, 4));
-        let limited = LimitedClient {
-            client,
-            wait_millis: 250,
-        };
+        let limited = LimitedClient { client, wait_millis: 250 };
         assert_eq!(report.limited, [limited]);
     }
 

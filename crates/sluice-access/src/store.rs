@@ -115,10 +115,7 @@ impl UserStore {
             Err(error) => {
                 let fault =
                     format!("{origin}: {error}; until it is corrected the answer is 503 where a user is needed");
-                let fault = Fault {
-                    text: fault,
-                    is_unread: true,
-                };
+                let fault = Fault { text: fault, is_unread: true };
                 UserStore::new(source, stamps, Loaded::default(), Some(fault))
             }
         }

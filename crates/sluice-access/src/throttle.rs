@@ -135,10 +135,7 @@ impl Throttle {
     }
 
     fn permit(self: &Arc<Throttle>, key: u64) -> Permit {
-        Permit {
-            throttle: Some(Arc::clone(self)),
-            key,
-        }
+        Permit { throttle: Some(Arc::clone(self)), key }
     }
 
     /// Gives a permit to the first request of the queue whose client is still there.

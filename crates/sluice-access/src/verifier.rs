@@ -151,10 +151,7 @@ mod tests {
     }
 
     fn job(run: impl FnOnce() + Send + 'static) -> Box<dyn Job> {
-        Box::new(Test {
-            run: Box::new(run),
-            is_abandoned: false,
-        })
+        Box::new(Test { run: Box::new(run), is_abandoned: false })
     }
 
     fn origin(network: u8) -> Origin {

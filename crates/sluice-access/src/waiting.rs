@@ -122,10 +122,7 @@ mod tests {
             },
         };
         let waiting = Waiting::default();
-        let of = Verification {
-            password: [0; 32],
-            generation: 0,
-        };
+        let of = Verification { password: [0; 32], generation: 0 };
         for number in 0..10_000 {
             let Check::Unknown(ticket) = control.check(&question) else {
                 panic!("known or refused")

@@ -18,11 +18,9 @@ struct BlockLines {
 impl BlockPlaces {
     /// Notes the lines of a block.
     pub(crate) fn add(&self, name: &str, lines: RangeInclusive<usize>) {
-        self.0.borrow_mut().push(BlockLines {
-            name: name.to_owned(),
-            lines,
-            used: None,
-        });
+        self.0
+            .borrow_mut()
+            .push(BlockLines { name: name.to_owned(), lines, used: None });
     }
 
     /// Notes that a line uses the block that begins on another.
@@ -46,9 +44,7 @@ impl BlockPlaces {
     pub(crate) fn name_in(&self, message: String, line: usize, shown: impl Fn(usize) -> String) -> String {
         let blocks = self.0.borrow();
         match blocks.iter().find(|block| block.lines.contains(&line)) {
-            Some(BlockLines {
-                name, used: Some(used), ..
-            }) if !message.contains("[blocks.") => {
+            Some(BlockLines { name, used: Some(used), .. }) if !message.contains("[blocks.") => {
                 format!("{message} (in [blocks.{name}], which {} uses)", shown(*used))
             }
             _ => message,

@@ -45,10 +45,9 @@ pub(super) const ENGINE: Key<Draft> = Key::text_or_table(
     &PROGRAM,
     |script, table| {
         let engine = PROGRAM.read(table, ProgramDraft::default());
-        script.settings.engines.engine = engine.program.map(|program| Engine::Program {
-            program,
-            arguments: engine.arguments,
-        });
+        script.settings.engines.engine = engine
+            .program
+            .map(|program| Engine::Program { program, arguments: engine.arguments });
     },
 );
 

@@ -37,12 +37,7 @@ pub(super) fn expand(patterns: &[String], line: usize, document: &Document<'_>) 
                 let beside = Path::new(document.name).parent().unwrap_or(Path::new(""));
                 let name = beside.join(relative).display().to_string();
                 let is_matched = pattern.contains(['*', '?']);
-                files.push(IncludeFile {
-                    path,
-                    name,
-                    line,
-                    is_matched,
-                });
+                files.push(IncludeFile { path, name, line, is_matched });
             }
         }
         if files.len() > FILES_MAX {

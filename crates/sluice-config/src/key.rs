@@ -119,11 +119,7 @@ pub(crate) const fn between(least: u64, most: u64, hint: &'static str) -> Bounds
 /// A key of each kind, with the values of `Kind`.
 impl<S> Key<S> {
     const fn new(name: &'static str, kind: Kind<S>) -> Key<S> {
-        Key {
-            name,
-            kind,
-            is_required: false,
-        }
+        Key { name, kind, is_required: false }
     }
 
     /// The same key; a section without it is a mistake.

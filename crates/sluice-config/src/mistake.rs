@@ -30,9 +30,7 @@ impl ConfigErrors {
             line,
             message,
         };
-        ConfigErrors {
-            mistakes: vec![mistake],
-        }
+        ConfigErrors { mistakes: vec![mistake] }
     }
 }
 
@@ -55,11 +53,7 @@ impl Mistake {
     /// A mistake that is in no file, or whose message names it.
     #[must_use]
     pub fn of_nothing(message: String) -> Mistake {
-        Mistake {
-            file: None,
-            line: None,
-            message,
-        }
+        Mistake { file: None, line: None, message }
     }
 }
 

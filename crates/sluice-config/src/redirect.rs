@@ -24,10 +24,7 @@ impl Draft {
     /// `None` if the target or the pattern is wrong.
     pub(super) fn finish(self, pattern: Option<&Pattern>, table: &Table<'_>) -> Option<Action> {
         match Replacement::redirect(&self.to?, pattern?) {
-            Ok(to) => Some(Action::Redirect {
-                to,
-                status: self.status,
-            }),
+            Ok(to) => Some(Action::Redirect { to, status: self.status }),
             Err(message) => {
                 table.refuse("to", &message);
                 None

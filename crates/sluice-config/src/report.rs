@@ -100,10 +100,7 @@ fn site(site: &SiteSettings) -> Site {
 }
 
 fn setting(name: &str, value: String) -> Setting {
-    Setting {
-        name: name.to_owned(),
-        value,
-    }
+    Setting { name: name.to_owned(), value }
 }
 
 #[cfg(test)]

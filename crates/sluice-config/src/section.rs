@@ -144,15 +144,7 @@ impl<S> Key<S> {
         for item in list {
             let line = document.line(item.span().start);
             match item.get_ref().as_table() {
-                Some(values) => read(
-                    settings,
-                    &Table {
-                        document,
-                        title,
-                        line,
-                        values,
-                    },
-                ),
+                Some(values) => read(settings, &Table { document, title, line, values }),
                 None => document.report(
                     line,
                     format!("{}: {}", document.excerpt(item.span()), self.wrong_type(written)),

@@ -38,10 +38,7 @@ pub(super) fn read(text: &str) -> Result<Settings, ConfigErrors> {
 
 /// Reads a configuration as `read` does, with these files to include: their paths below the directory of the main file, and their texts.
 pub(super) fn read_with(text: &str, included: &[(&str, &str)]) -> Result<Settings, ConfigErrors> {
-    let files = Invented {
-        kind: &file_kind,
-        included,
-    };
+    let files = Invented { kind: &file_kind, included };
     let document = Document::new(&ROOT, "sluice.toml", text, Path::new("/etc/sluice"), &files);
     interpret(document, |_| {})
 }

@@ -38,10 +38,7 @@ pub(crate) struct FileBody {
 
 impl FileBody {
     fn of(reader: Reader) -> FileBody {
-        FileBody {
-            reader,
-            pace: Pace::default(),
-        }
+        FileBody { reader, pace: Pace::default() }
     }
 
     pub(crate) fn new(file: Arc<ServedFile>, bytes: u64) -> FileBody {

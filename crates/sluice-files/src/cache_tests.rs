@@ -116,10 +116,7 @@ fn largest_file_is_kept_also_as_the_only_one() {
     let place = tempfile::tempdir().unwrap();
     let directory = Directory::open(place.path()).unwrap();
     let file = old_file(&place.path().join("a"), &LARGEST);
-    let for_one = CacheSettings {
-        entries_max: 1,
-        ..SETTINGS
-    };
+    let for_one = CacheSettings { entries_max: 1, ..SETTINGS };
     for settings in [SETTINGS, for_one] {
         let cache = FileCache::new(&settings);
         cache.insert(Key::new(&directory, "a"), &cached("a", &file, &LARGEST));

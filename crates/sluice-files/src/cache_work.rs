@@ -74,11 +74,7 @@ impl Selected {
                 self.found = Found::Cached(variant);
                 Ok(self)
             }
-            Err(variant) => Err(Box::new(PendingVariant {
-                name,
-                selected: self,
-                variant,
-            })),
+            Err(variant) => Err(Box::new(PendingVariant { name, selected: self, variant })),
         })
     }
 

@@ -325,12 +325,7 @@ struct Scope(State);
 
 impl Scope {
     fn begin(manner: Manner, answers: Answers, share: Share) -> Scope {
-        let state = State {
-            manner,
-            answers,
-            left: None,
-            share,
-        };
+        let state = State { manner, answers, left: None, share };
         Scope(STATE.replace(state))
     }
 

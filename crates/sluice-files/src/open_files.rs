@@ -68,10 +68,7 @@ impl<S: Source> Sent<S> {
     /// # Errors
     /// 503: too many files are being sent.
     pub(crate) fn new(source: S) -> Result<Sent<S>, Fault> {
-        Ok(Sent {
-            source,
-            _permit: FILES.take()?,
-        })
+        Ok(Sent { source, _permit: FILES.take()? })
     }
 }
 

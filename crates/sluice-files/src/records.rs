@@ -65,10 +65,7 @@ struct Rewrite {
 impl Records {
     /// Record files with these settings.
     pub fn new(settings: RecordSettings) -> Records {
-        Records {
-            settings,
-            rewritten: Arc::default(),
-        }
+        Records { settings, rewritten: Arc::default() }
     }
 
     /// A record file that was opened for a request; none of it is read yet.

@@ -320,10 +320,7 @@ mod tests {
     use super::*;
 
     fn head(text: &str) -> ReplyHead {
-        let mut parser = HeadParser::new(HeadLimits {
-            bytes_max: 1 << 16,
-            fields_max: 100,
-        });
+        let mut parser = HeadParser::new(HeadLimits { bytes_max: 1 << 16, fields_max: 100 });
         match parser.push(text.to_owned().into()).unwrap() {
             Some((Reply::Document(head), _)) => head,
             other => panic!("{other:?}"),

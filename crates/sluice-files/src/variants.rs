@@ -160,11 +160,7 @@ impl Files<'_> {
         }
         let mut accepted = ranked.iter().flatten();
         let best = accepted.find(|(encoding, quality)| *quality >= least && !original.is_incompressible(*encoding));
-        best.map(|(encoding, _)| Task {
-            cache,
-            original,
-            encoding: *encoding,
-        })
+        best.map(|(encoding, _)| Task { cache, original, encoding: *encoding })
     }
 
     /// The best precompressed variant. `absent` gets those that a file does not have which is not in the cache yet.

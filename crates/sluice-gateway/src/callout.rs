@@ -264,10 +264,7 @@ pub struct Answer {
 impl Answer {
     /// An answer with this code, 0 to 999.
     pub fn new(code: u16, text: impl Into<String>) -> Answer {
-        Answer {
-            code,
-            text: text.into(),
-        }
+        Answer { code, text: text.into() }
     }
 
     /// A successful answer: 200 and the result.

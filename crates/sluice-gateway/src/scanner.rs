@@ -267,10 +267,7 @@ impl Scanner {
             Comparison::Whole { mark, used } => self.on_sentinel(mark, used),
             Comparison::Digits { used } => {
                 self.skip(used);
-                self.emit_held(PartialMatch {
-                    length: partial.length + used,
-                    ..partial
-                })
+                self.emit_held(PartialMatch { length: partial.length + used, ..partial })
             }
             Comparison::Partial(longer) => {
                 self.partial = Some(longer);

@@ -38,10 +38,7 @@ pub struct HeadParser {
 impl HeadParser {
     /// A parser for one reply.
     pub fn new(limits: HeadLimits) -> HeadParser {
-        HeadParser {
-            limits,
-            ..HeadParser::default()
-        }
+        HeadParser { limits, ..HeadParser::default() }
     }
 
     /// Parses the next chunk of a stream; when the head is complete, returns the reply and the body bytes that follow it in the chunk.
@@ -223,15 +220,9 @@ pub(crate) mod tests {
     use crate::reply::ReplyHead;
     use proptest::prelude::*;
 
-    const WIDE: HeadLimits = HeadLimits {
-        bytes_max: 1 << 20,
-        fields_max: 100,
-    };
+    const WIDE: HeadLimits = HeadLimits { bytes_max: 1 << 20, fields_max: 100 };
 
-    const LIMITS: HeadLimits = HeadLimits {
-        bytes_max: 200,
-        fields_max: 5,
-    };
+    const LIMITS: HeadLimits = HeadLimits { bytes_max: 200, fields_max: 5 };
 
     fn push(text: &str) -> Result<Option<(Reply, Bytes)>, HeadFault> {
         HeadParser::new(LIMITS).push(Bytes::copy_from_slice(text.as_bytes()))

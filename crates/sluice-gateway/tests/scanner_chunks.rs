@@ -214,9 +214,7 @@ fn drain(scanner: &mut Scanner, events: &mut Vec<Event>) {
             }
             Output::Callout(request) => events.push(Event::Line(request)),
             Output::CalloutClosed => events.push(Event::Closed),
-            Output::End => events.push(Event::End {
-                has_trailing_output: false,
-            }),
+            Output::End => events.push(Event::End { has_trailing_output: false }),
             Output::Fault(fault) => events.push(Event::Fault(fault)),
         }
     }

@@ -67,16 +67,10 @@ impl Spec {
     fn parse(text: &str) -> Option<Spec> {
         match text.split_once('-')? {
             ("", bytes) => number(bytes).map(Spec::Last),
-            (first, "") => Some(Spec::From {
-                first: number(first)?,
-                last: None,
-            }),
+            (first, "") => Some(Spec::From { first: number(first)?, last: None }),
             (first, last) => {
                 let (first, last) = (number(first)?, number(last)?);
-                (first <= last).then_some(Spec::From {
-                    first,
-                    last: Some(last),
-                })
+                (first <= last).then_some(Spec::From { first, last: Some(last) })
             }
         }
     }

@@ -98,10 +98,7 @@ impl RequestBody {
 
 impl InMemory {
     fn new(reservation: Reservation) -> InMemory {
-        InMemory {
-            bytes: Vec::new(),
-            reservation,
-        }
+        InMemory { bytes: Vec::new(), reservation }
     }
 
     fn push(&mut self, chunk: &[u8]) -> Result<(), Fault> {

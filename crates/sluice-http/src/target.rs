@@ -79,10 +79,7 @@ pub enum TargetProblem {
 impl TargetError {
     /// For results: boxed, because it is rare and large.
     pub fn boxed(target: &str, problem: TargetProblem) -> Box<TargetError> {
-        Box::new(TargetError {
-            target: target.into(),
-            problem,
-        })
+        Box::new(TargetError { target: target.into(), problem })
     }
 }
 

@@ -29,10 +29,7 @@ impl Tasks {
     /// Counts a future from now on, whether it becomes a task or not.
     pub fn counted<F: Future<Output = ()>>(&self, task: F) -> Counted<F> {
         self.0.running.set(self.0.running.get() + 1);
-        Counted {
-            task,
-            _guard: Guard(Rc::clone(&self.0)),
-        }
+        Counted { task, _guard: Guard(Rc::clone(&self.0)) }
     }
 
     /// Starts a future that `counted` has returned, as `spawn` does.

@@ -17,10 +17,7 @@ pub struct LoggedFields<const N: usize> {
 
 impl<const N: usize> Default for LoggedFields<N> {
     fn default() -> Self {
-        LoggedFields {
-            inline: [const { None }; N],
-            rest: None,
-        }
+        LoggedFields { inline: [const { None }; N], rest: None }
     }
 }
 

@@ -85,10 +85,7 @@ impl Log {
     /// Starts the thread if there is a file. An error is the administrator's fault: a file cannot be opened.
     pub fn open(&self, settings: &Settings) -> Result<Box<[SiteLog]>, String> {
         let own = self.site_log("-", &settings.access_log)?;
-        let of_server = |site: &SiteSettings| SiteLog {
-            site: name(site).into(),
-            ..own.clone()
-        };
+        let of_server = |site: &SiteSettings| SiteLog { site: name(site).into(), ..own.clone() };
         let sites = settings.sites.iter().map(|site| match &site.log {
             Some(log) => self.site_log(name(site), log).or_else(|error| {
                 // A start goes on.

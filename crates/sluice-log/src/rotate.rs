@@ -157,20 +157,12 @@ mod tests {
     use super::*;
 
     fn rotation(bytes_max: Option<u64>, is_daily: bool) -> Rotation {
-        Rotation {
-            bytes_max,
-            is_daily,
-            keep: None,
-        }
+        Rotation { bytes_max, is_daily, keep: None }
     }
 
     #[test]
     fn a_file_is_rotated_when_it_would_grow_too_large_or_its_day_is_over() {
-        let state = FileState {
-            bytes: 900,
-            day_end: 86_400,
-            last: 0,
-        };
+        let state = FileState { bytes: 900, day_end: 86_400, last: 0 };
         let by_size = rotation(Some(1000), false);
         assert!(!is_due(&by_size, &state, 100, i64::MAX) && is_due(&by_size, &state, 101, 0));
         let by_day = rotation(None, true);

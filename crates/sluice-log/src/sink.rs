@@ -363,10 +363,7 @@ mod tests {
     const DAY: i64 = 86_400;
 
     fn at(second: i64) -> Now {
-        Now {
-            instant: Instant::now(),
-            second,
-        }
+        Now { instant: Instant::now(), second }
     }
 
     fn sink(path: &Path, rotation: &Rotation) -> Sink {

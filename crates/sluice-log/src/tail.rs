@@ -162,10 +162,7 @@ fn from_content(content: &Content, wanted: &WantedLines) -> Tail {
         shown_bytes += shown.len();
         lines.push_front(shown);
     }
-    Tail {
-        lines: lines.into(),
-        note,
-    }
+    Tail { lines: lines.into(), note }
 }
 
 fn shown(text: &str, bytes: usize) -> String {
@@ -194,10 +191,7 @@ fn read_end(path: &Path, wanted: &WantedLines) -> Result<Content, String> {
     file.seek(SeekFrom::Start(from)).map_err(failed)?;
     let mut end = Vec::new();
     file.take(bytes_max).read_to_end(&mut end).map_err(failed)?;
-    Ok(Content {
-        bytes: end,
-        is_whole: from == 0,
-    })
+    Ok(Content { bytes: end, is_whole: from == 0 })
 }
 
 #[cfg(test)]
@@ -207,10 +201,7 @@ mod tests {
     use super::*;
 
     fn wanted(lines_max: usize, filter: &str) -> WantedLines {
-        WantedLines {
-            lines_max,
-            filter: filter.to_owned(),
-        }
+        WantedLines { lines_max, filter: filter.to_owned() }
     }
 
     fn of_file(path: &Path) -> LogSource {

@@ -97,10 +97,7 @@ impl Reservation {
     /// No bytes yet.
     #[must_use]
     pub fn empty(budget: &Arc<Budget>) -> Reservation {
-        Reservation {
-            budget: Arc::clone(budget),
-            bytes: 0,
-        }
+        Reservation { budget: Arc::clone(budget), bytes: 0 }
     }
 
     /// Reserves `bytes` more.

@@ -52,12 +52,7 @@ pub(crate) struct ReadCursor {
 
 impl ReadCursor {
     pub(crate) fn new(capacity: u64) -> ReadCursor {
-        ReadCursor {
-            capacity,
-            seen: 0,
-            taken: 0,
-            fault: None,
-        }
+        ReadCursor { capacity, seen: 0, taken: 0, fault: None }
     }
 
     pub(crate) fn capacity(&self) -> u64 {
@@ -78,11 +73,7 @@ impl ReadCursor {
         let result = if head < self.seen {
             Err(RingFault::HeadWentBack { head, seen: self.seen })
         } else if head - tail > self.capacity {
-            Err(RingFault::HeadBeyondRoom {
-                head,
-                tail,
-                capacity: self.capacity,
-            })
+            Err(RingFault::HeadBeyondRoom { head, tail, capacity: self.capacity })
         } else {
             self.seen = head;
             Ok(())
@@ -154,39 +145,21 @@ mod tests {
         cursor.observe(90, 0).unwrap();
         assert_eq!(cursor.advance(1000), Some(Span { position: 0, bytes: 90 }));
         cursor.observe(150, 60).unwrap();
-        assert_eq!(
-            cursor.advance(1000),
-            Some(Span {
-                position: 90,
-                bytes: 10
-            })
-        );
+        assert_eq!(cursor.advance(1000), Some(Span { position: 90, bytes: 10 }));
         assert_eq!(cursor.advance(30), Some(Span { position: 0, bytes: 30 }));
         assert_eq!(
             cursor.advance(0),
             Some(Span { position: 30, bytes: 1 }),
             "a chunk is never empty"
         );
-        assert_eq!(
-            cursor.advance(1000),
-            Some(Span {
-                position: 31,
-                bytes: 19
-            })
-        );
+        assert_eq!(cursor.advance(1000), Some(Span { position: 31, bytes: 19 }));
         assert_eq!(cursor.advance(1000), None);
     }
 
     #[test]
     fn room_is_the_freed_bytes_up_to_the_end_of_the_data_area() {
         let mut cursor = WriteCursor::new(100);
-        assert_eq!(
-            cursor.room(0),
-            Some(Span {
-                position: 0,
-                bytes: 100
-            })
-        );
+        assert_eq!(cursor.room(0), Some(Span { position: 0, bytes: 100 }));
         cursor.advance(100);
         assert_eq!(cursor.room(0), Some(Span { position: 0, bytes: 0 }));
         assert_eq!(cursor.wake_at(), 25);
@@ -194,10 +167,7 @@ mod tests {
         cursor.advance(20);
         assert_eq!(
             cursor.room(110),
-            Some(Span {
-                position: 20,
-                bytes: 80
-            }),
+            Some(Span { position: 20, bytes: 80 }),
             "not past the end"
         );
     }

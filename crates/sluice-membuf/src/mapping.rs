@@ -141,11 +141,7 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let address = NonNull::new(address.cast()).expect("mmap returns the zero address only for MAP_FIXED");
-        let mut mapping = Mapping {
-            address,
-            bytes,
-            registration: None,
-        };
+        let mut mapping = Mapping { address, bytes, registration: None };
         mapping.registration = Some(Registration::new(address.as_ptr() as usize, bytes, protection)?);
         Ok(mapping)
     }

@@ -84,10 +84,7 @@ impl Area {
 impl OutputRegions {
     /// Regions from `start` on; nothing is mapped yet.
     pub(crate) fn new(start: u64) -> OutputRegions {
-        OutputRegions {
-            start,
-            area: Arc::default(),
-        }
+        OutputRegions { start, area: Arc::default() }
     }
 
     /// Whether the memory of the regions can be released: none is being sent.

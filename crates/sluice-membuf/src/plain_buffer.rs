@@ -53,11 +53,7 @@ impl PlainBuffer {
         bytes: u64,
         on_free: impl FnOnce() + Send + 'static,
     ) -> Result<Bytes, BufferFault> {
-        let fault = BufferFault {
-            offset,
-            bytes,
-            capacity: self.capacity,
-        };
+        let fault = BufferFault { offset, bytes, capacity: self.capacity };
         let end = offset.checked_add(bytes).ok_or(fault)?;
         if end > self.capacity {
             return Err(fault);

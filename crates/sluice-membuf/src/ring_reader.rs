@@ -36,10 +36,7 @@ pub struct RingReader {
 impl RingReader {
     pub(crate) fn new(shared: Arc<SharedMemory>, capacity: u64) -> RingReader {
         RingReader {
-            memory: Arc::new(Memory {
-                ledger: Ledger::new(),
-                shared,
-            }),
+            memory: Arc::new(Memory { ledger: Ledger::new(), shared }),
             cursor: ReadCursor::new(capacity),
             has_announced_sleep: false,
             on_free: Arc::default(),

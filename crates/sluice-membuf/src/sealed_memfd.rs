@@ -53,10 +53,7 @@ impl SealedMemfd {
         )?;
         // Mapped after sealing, so the mapping neither shrinks nor changes.
         let view = DataView::map_private(file.as_fd(), length)?;
-        Ok(SealedMemfd {
-            file: file.into(),
-            view,
-        })
+        Ok(SealedMemfd { file: file.into(), view })
     }
 
     /// The offset of `part` in the content; `None` if it is not a slice of this memory. Decided by its address.

@@ -135,11 +135,7 @@ impl Addresses {
                 for listener in listeners {
                     let closing = numbered.closing.subscribe();
                     // A worker that has ended accepts nothing any more.
-                    drop(worker.send(NewListener {
-                        number,
-                        listener,
-                        closing,
-                    }));
+                    drop(worker.send(NewListener { number, listener, closing }));
                 }
             }
             self.numbered.push(numbered);

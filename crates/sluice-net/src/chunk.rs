@@ -40,10 +40,7 @@ struct Counted {
 
 impl Chunk {
     pub(crate) fn new(bytes: Bytes, hold: Option<Hold>, connection: &Rc<Connection>) -> Chunk {
-        let counted = hold.map(|hold| Counted {
-            connection: Rc::clone(connection),
-            hold,
-        });
+        let counted = hold.map(|hold| Counted { connection: Rc::clone(connection), hold });
         Chunk { bytes, counted }
     }
 }

@@ -40,10 +40,7 @@ impl ClientCounts {
             return None;
         }
         *count += 1;
-        Some(Counted {
-            counts: Arc::clone(self),
-            client,
-        })
+        Some(Counted { counts: Arc::clone(self), client })
     }
 }
 

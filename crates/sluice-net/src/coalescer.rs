@@ -39,10 +39,7 @@ impl WriteCoalescer {
         let is_tls = stream.borrow_mut().transport.prepare_encrypt();
         WriteCoalescer {
             connection,
-            stream: SharedStream {
-                stream,
-                ends_sending: false,
-            },
+            stream: SharedStream { stream, ends_sending: false },
             is_tls,
             waiting: Vec::new(),
             sent: 0,

@@ -125,11 +125,7 @@ impl FrameReader {
                 }
                 taken
             }
-            State::Payload {
-                frame,
-                left,
-                is_waiting,
-            } => {
+            State::Payload { frame, left, is_waiting } => {
                 let taken = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
                 *left -= u32::try_from(taken).unwrap_or(*left);
                 if *is_waiting {
@@ -157,11 +153,7 @@ impl FrameReader {
         }
         *self = match left {
             0 => FrameReader::at_frame(),
-            left => FrameReader(State::Payload {
-                frame,
-                left,
-                is_waiting,
-            }),
+            left => FrameReader(State::Payload { frame, left, is_waiting }),
         };
     }
 }

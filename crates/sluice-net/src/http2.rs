@@ -337,11 +337,7 @@ mod tests {
             let bytes = Bytes::from_static(&[0; 100_000]);
             let chunk = under_way.hand_out(bytes, ChunkMemory::Own, ChunkPosition::Inner);
             let delivery = self.connection.outgoing.new_delivery.take().unwrap();
-            Exchange {
-                under_way,
-                chunk,
-                delivery,
-            }
+            Exchange { under_way, chunk, delivery }
         }
 
         fn serving_at(&mut self, tick: u32) -> Action<()> {

@@ -140,10 +140,7 @@ impl Bound {
         };
         let sockets = std::mem::take(&mut self.sockets);
         let given = sockets.len();
-        let kind = ListenerKind {
-            address,
-            is_shared: given < workers,
-        };
+        let kind = ListenerKind { address, is_shared: given < workers };
         let mut by_worker: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
         let listener = |socket| Listener { socket, kind };
         for (worker, listeners) in by_worker.iter_mut().enumerate().skip(given) {

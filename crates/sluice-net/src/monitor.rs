@@ -146,10 +146,7 @@ impl ConnectionMonitor {
             let outgoing = &connection.outgoing;
             let is_stalled =
                 outgoing.has_chunks() && !connection.exchanges.wait_for_server() && outgoing.count_waiting() == 0;
-            is_stalled.then_some(ClientWait {
-                waited: self.elapsed,
-                taken: newly_moved,
-            })
+            is_stalled.then_some(ClientWait { waited: self.elapsed, taken: newly_moved })
         });
         let Some(wait) = wait else {
             self.allowance = None;
@@ -207,17 +204,11 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn serving(tick: u32) -> WorkerNetStatus {
-        WorkerNetStatus {
-            tick,
-            is_draining: false,
-        }
+        WorkerNetStatus { tick, is_draining: false }
     }
 
     fn draining(tick: u32) -> WorkerNetStatus {
-        WorkerNetStatus {
-            tick,
-            is_draining: true,
-        }
+        WorkerNetStatus { tick, is_draining: true }
     }
 
     /// The idle time that a check at this second finds.

@@ -254,11 +254,8 @@ impl Delivery {
             let wait = ClientWait { waited, taken };
             is_fast_enough = allowance.covers(wait, limits.send_bytes_per_second_min, limits);
         }
-        self.monitored.set(Some(MonitoredDelivery {
-            moved,
-            overtaken,
-            allowance,
-        }));
+        self.monitored
+            .set(Some(MonitoredDelivery { moved, overtaken, allowance }));
         is_fast_enough
     }
 
@@ -359,10 +356,7 @@ pub(crate) struct OutgoingBody {
 
 impl OutgoingBody {
     pub(crate) fn of_exchange(exchange: u32) -> OutgoingBody {
-        OutgoingBody {
-            exchange,
-            ..OutgoingBody::default()
-        }
+        OutgoingBody { exchange, ..OutgoingBody::default() }
     }
 
     /// Waits until the connection may have another chunk of the body in memory. Returns how many bytes it may have.

@@ -94,12 +94,7 @@ impl Source {
             Source::Local => (own.client, own.server, own.is_unix, NamedBy::Proxy),
             Source::Unknown => (own.client, own.server, own.is_unix, NamedBy::Nobody),
         };
-        Endpoints {
-            client,
-            server,
-            is_unix,
-            named_by,
-        }
+        Endpoints { client, server, is_unix, named_by }
     }
 }
 

@@ -64,9 +64,7 @@ pub(crate) struct SendAllowance {
 
 impl SendAllowance {
     pub(crate) fn new(limits: &Limits) -> SendAllowance {
-        SendAllowance {
-            left: limits.send_timeout,
-        }
+        SendAllowance { left: limits.send_timeout }
     }
 
     /// Subtracts a wait. False if the time is used up.

@@ -265,9 +265,7 @@ async fn peek_preface(socket: &mut Socket) -> Option<bool> {
 
 /// Sends the response to a refused head, if there is one, and closes the connection.
 async fn close<S: Service>(http: HttpConnection<S>, refusal: Option<HeadRefusal>) {
-    let HttpConnection {
-        service, stream, slot, ..
-    } = http;
+    let HttpConnection { service, stream, slot, .. } = http;
     let Ok(stream) = Rc::try_unwrap(stream) else {
         return tracing::error!(
             "connection from {}: its socket is still in use",

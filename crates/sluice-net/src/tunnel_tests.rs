@@ -189,11 +189,7 @@ impl Worker {
         let slot = net.slots.take(net.connection(Endpoints::UNIX), None, net.tick());
         let service = Rc::new(EchoService { limits });
         let connection = tokio::task::spawn_local(serve_connection(Rc::clone(&net), service, socket, slot, 0));
-        let worker = Worker {
-            net,
-            phases,
-            connection,
-        };
+        let worker = Worker { net, phases, connection };
         (worker, UnixStream::from_std(client).unwrap())
     }
 

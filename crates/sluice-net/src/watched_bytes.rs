@@ -169,11 +169,7 @@ impl Wanted {
         let octets = !is_http2 && tracer.wants(Item::Octets) && !connection.watched.skips_octets.get();
         let frames = is_http2 && tracer.wants(Item::Http2);
         let masks = tracer.masks().filter(|_| octets || frames)?.clone();
-        Some(Wanted {
-            octets,
-            is_http2,
-            masks,
-        })
+        Some(Wanted { octets, is_http2, masks })
     }
 
     /// A direction of HTTP/1 at the begin of a message.

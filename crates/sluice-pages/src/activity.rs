@@ -257,10 +257,7 @@ mod tests {
         for period in Period::ALL {
             let page = View::html(
                 &Activity::new(period, MINUTE, &[minute], NOW, Storage::default()),
-                &Buttons {
-                    token: "",
-                    page: "activity",
-                },
+                &Buttons { token: "", page: "activity" },
             )
             .into_string();
             for expected in ["<svg", "1,234", "aria-current=\"true\"", "<details>", "did not run"] {

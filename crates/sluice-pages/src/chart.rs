@@ -98,11 +98,7 @@ mod tests {
         assert!(svg.contains("upper line: 8 a second; middle: 4 a second"), "{svg}");
         assert!(svg.contains("<span>then</span> <span>now</span>"), "{svg}");
         assert!(!svg.contains("style="), "{svg}");
-        let most = Bars {
-            values: &[u64::MAX],
-            bad: &[],
-            ..chart
-        };
+        let most = Bars { values: &[u64::MAX], bad: &[], ..chart };
         assert!(most.render().into_string().contains("height=\"80\""));
     }
 }

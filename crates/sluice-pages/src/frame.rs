@@ -118,14 +118,8 @@ mod tests {
     #[test]
     fn a_page_names_what_it_needs_and_has_nothing_inline() {
         let pages = [
-            Link {
-                name: "",
-                title: "Overview",
-            },
-            Link {
-                name: "cache",
-                title: "Cache",
-            },
+            Link { name: "", title: "Overview" },
+            Link { name: "cache", title: "Cache" },
         ];
         let frame = Frame {
             page: pages[1],

@@ -92,10 +92,7 @@ mod tests {
             ],
             note: Some("a <note>".into()),
         };
-        let buttons = Buttons {
-            token: "",
-            page: "logs",
-        };
+        let buttons = Buttons { token: "", page: "logs" };
         let page = View::html(&logs, &buttons).into_string();
         assert_eq!(page.matches("<span class=\"bad\">").count(), 2, "{page}");
         assert!(

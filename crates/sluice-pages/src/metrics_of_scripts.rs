@@ -67,10 +67,7 @@ mod tests {
             .map(|number| pool(&format!("/s/{number:04}"), 1))
             .collect();
         pools.push(pool("/s/0000", 10));
-        let counts = by_script(&Scripts {
-            pools,
-            ..Scripts::default()
-        });
+        let counts = by_script(&Scripts { pools, ..Scripts::default() });
         let started = |script: &str| {
             let name = ["example.org", script, "cgi"].map(str::to_owned);
             counts.get(&name).map(|counts| counts.started)

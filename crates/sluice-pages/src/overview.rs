@@ -28,11 +28,7 @@ impl View for Overview {
 
 fn glance(overview: &Overview) -> Markup {
     let Status {
-        connections,
-        requests,
-        processes,
-        cache,
-        ..
+        connections, requests, processes, cache, ..
     } = &overview.status;
     let minute = &overview.minute;
     let errors: u64 = minute.server_errors.iter().sum();

@@ -144,10 +144,7 @@ mod tests {
                 about: "routes",
                 is_asked: true,
             }],
-            groups: vec![WatchGroup {
-                name: "usual",
-                items: "mapping".into(),
-            }],
+            groups: vec![WatchGroup { name: "usual", items: "mapping".into() }],
             watches: vec!["<all>".into()],
             watches_max: 16,
             asked: Asked {
@@ -155,10 +152,7 @@ mod tests {
                 is_start: true,
             },
         };
-        let buttons = Buttons {
-            token: "",
-            page: "watch",
-        };
+        let buttons = Buttons { token: "", page: "watch" };
         let text = View::html(&page, &buttons).into_string();
         for expected in [
             "value=\"mapping\" checked",

@@ -39,10 +39,7 @@ pub struct Minute {
 impl Minute {
     #[must_use]
     pub fn new(minute: u32) -> Minute {
-        Minute {
-            minute,
-            ..Minute::default()
-        }
+        Minute { minute, ..Minute::default() }
     }
 
     /// Adds what happened in the same minute, as before and after a restart. Counts stop at their greatest value.
@@ -237,10 +234,7 @@ impl Activity {
         let (first, count) = period.minutes(end);
         let length = period.bucket_minutes();
         let start = |number: u32| u64::from(first + number * length) * 60;
-        let bucket = |number: u32| Bar {
-            start: start(number),
-            ..Bar::default()
-        };
+        let bucket = |number: u32| Bar { start: start(number), ..Bar::default() };
         let mut buckets: Vec<Bar> = (0..period.buckets()).map(bucket).collect();
         let (mut total, mut marks) = (bucket(0), Vec::new());
         for minute in minutes {
@@ -334,10 +328,7 @@ mod tests {
             starts: 2,
             ..minute(MINUTE - 5, 1)
         };
-        let stopped = Minute {
-            stops: 1,
-            ..minute(MINUTE, 1)
-        };
+        let stopped = Minute { stops: 1, ..minute(MINUTE, 1) };
         let shown = activity(Period::Hour, &[ended, stopped]);
         let marks: Vec<_> = shown.marks.iter().map(|mark| (mark.what, mark.count)).collect();
         assert_eq!(marks, [("stop", 1), ("start", 2), ("crash", 1)]);

@@ -77,19 +77,13 @@ pub struct CommandResult {
 impl CommandResult {
     #[must_use]
     pub fn done() -> CommandResult {
-        CommandResult {
-            ok: true,
-            ..CommandResult::default()
-        }
+        CommandResult { ok: true, ..CommandResult::default() }
     }
 
     /// The command was carried out, with a message for each line of a text.
     #[must_use]
     pub fn done_with(text: &str) -> CommandResult {
-        CommandResult {
-            ok: true,
-            ..CommandResult::refused(text)
-        }
+        CommandResult { ok: true, ..CommandResult::refused(text) }
     }
 
     /// The command was refused, with a message for each line of a text.

@@ -50,9 +50,7 @@ impl ScriptRoute {
 
     /// The files and directories that the configuration names for its processes. `document_root` is that of its site.
     pub fn used_paths(&self, document_root: &Path) -> Vec<PathBuf> {
-        let ScriptSettings {
-            source, confinement, ..
-        } = &self.settings;
+        let ScriptSettings { source, confinement, .. } = &self.settings;
         let mut paths: Vec<PathBuf> = self.interpreters.iter().map(|(_, program)| program.clone()).collect();
         paths.push(match source {
             ScriptSource::Directory(path) | ScriptSource::App { directory: path, .. } | ScriptSource::File(path) => {

@@ -23,10 +23,7 @@ const FILES_SHARE: usize = 4;
 /// Raises the descriptor limit to its maximum; returns the old one for scripts: a large limit harms programs that close all descriptors or use select(2).
 pub(crate) fn raise_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
+    let raised = Rlimit { current: limit.maximum, ..limit };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!("descriptor limit: {error}");
     }

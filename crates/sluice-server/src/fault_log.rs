@@ -55,10 +55,7 @@ impl FaultLog {
         status: Option<StatusCode>,
         text: fmt::Arguments<'_>,
     ) -> Logged {
-        let kind = FaultKind {
-            culprit: fault.culprit(),
-            status,
-        };
+        let kind = FaultKind { culprit: fault.culprit(), status };
         if fault.is_first_challenge()
             || (kind.culprit == Culprit::Client && fault.is_not_found() && cause == Cause::Path)
         {

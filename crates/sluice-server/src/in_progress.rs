@@ -119,11 +119,7 @@ impl InProgress {
                 EntryNumber(entries.entries.len() - 1)
             }
         };
-        NewEntry {
-            place,
-            progress,
-            tracer,
-        }
+        NewEntry { place, progress, tracer }
     }
 
     pub(crate) fn end(&self, number: EntryNumber) {
@@ -264,9 +260,7 @@ mod tests {
     #[test]
     fn places_are_used_again_and_reports_show_what_is_there() {
         let requests = InProgress::default();
-        let NewEntry {
-            place: first, tracer, ..
-        } = requests.begin(request(1), None);
+        let NewEntry { place: first, tracer, .. } = requests.begin(request(1), None);
         let second = requests.begin(request(2), None).place;
         tracer.stage(Stage::Running);
         requests.note_handler(first, "script");

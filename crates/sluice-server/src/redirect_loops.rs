@@ -86,11 +86,7 @@ impl RedirectLoops {
             entries.retain(|entry| now.duration_since(entry.since) <= SPAN);
         }
         if entries.len() < ENTRIES_MAX {
-            entries.push(Entry {
-                key,
-                times: 1,
-                since: now,
-            });
+            entries.push(Entry { key, times: 1, since: now });
         }
         false
     }

@@ -96,12 +96,7 @@ async fn accept(
     tasks: Tasks,
     mut listeners: mpsc::UnboundedReceiver<NewListener>,
 ) {
-    while let Some(NewListener {
-        number,
-        listener,
-        closing,
-    }) = listeners.recv().await
-    {
+    while let Some(NewListener { number, listener, closing }) = listeners.recv().await {
         let accept = listener::accept(Rc::clone(&front), Rc::clone(&service), listener, number, closing);
         tasks.spawn(accept);
     }

@@ -84,10 +84,7 @@ impl Compression {
                     before: before.to_owned(),
                     after: Some(after.to_owned()),
                 },
-                None => Pattern {
-                    before: text,
-                    after: None,
-                },
+                None => Pattern { before: text, after: None },
             }
         };
         Compression {

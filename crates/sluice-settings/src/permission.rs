@@ -373,11 +373,7 @@ mod tests {
     use super::*;
 
     fn subject(uid: u32, gid: u32) -> Subject {
-        let credentials = Credentials {
-            uid,
-            gid,
-            groups: vec![gid],
-        };
+        let credentials = Credentials { uid, gid, groups: vec![gid] };
         Subject::new(credentials, &format!("u{uid}:g{gid}"))
     }
 

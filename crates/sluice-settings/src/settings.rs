@@ -193,10 +193,7 @@ impl Settings {
                     users.add_route(source, script);
                 }
                 if let Some(agent) = route.changes.access.own_agent() {
-                    users.add_agent(PlannedAgent {
-                        kind: agent.kind,
-                        sdk: agent.sdk.clone(),
-                    });
+                    users.add_agent(PlannedAgent { kind: agent.kind, sdk: agent.sdk.clone() });
                 }
             }
         }

@@ -159,10 +159,7 @@ impl From<minijinja::Error> for TemplateError {
             Some(detail) => format!("{}: {detail}", error.kind()),
             None => error.kind().to_string(),
         };
-        TemplateError {
-            line: error.line(),
-            text,
-        }
+        TemplateError { line: error.line(), text }
     }
 }
 

@@ -22,11 +22,7 @@ impl Client {
         let stream = TcpStream::connect_timeout(&address, DEADLINE).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_write_timeout(Some(DEADLINE)).unwrap();
-        Client {
-            stream,
-            buffer: Vec::new(),
-            ended: None,
-        }
+        Client { stream, buffer: Vec::new(), ended: None }
     }
 
     /// Sends bytes; fails the test if the server has closed.

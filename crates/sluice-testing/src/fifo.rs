@@ -58,12 +58,7 @@ impl FifoReader {
                 let _ = sender.send(event);
             }
         });
-        FifoReader {
-            path,
-            events,
-            own_end,
-            is_closed,
-        }
+        FifoReader { path, events, own_end, is_closed }
     }
 
     /// The next line that a script writes; fails the test when none comes.

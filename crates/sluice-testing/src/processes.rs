@@ -49,10 +49,7 @@ pub(crate) fn processes_of(server: u32, mark: &str) -> Vec<Process> {
     pids.filter(|pid| !own.contains(&Some(*pid)))
         .filter(|pid| has_mark(*pid, mark.as_bytes()) || own.contains(&parent(*pid)))
         .filter(|pid| !(parent(*pid) == Some(server) && (is_server_process(*pid) || is_launcher(*pid))))
-        .map(|pid| Process {
-            pid,
-            command: command(pid),
-        })
+        .map(|pid| Process { pid, command: command(pid) })
         .collect()
 }
 

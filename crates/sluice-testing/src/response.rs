@@ -101,12 +101,7 @@ pub enum Framing {
 impl Response {
     /// Puts the parts of a response together.
     pub fn new(head: Head, body: Vec<u8>, ending: Ending) -> Response {
-        Response {
-            status: head.status,
-            head,
-            body,
-            ending,
-        }
+        Response { status: head.status, head, body, ending }
     }
 
     /// Parses everything that came on a connection that is closed after one response to a GET. `None` if it is not whole.

@@ -98,12 +98,7 @@ impl Candidate {
 
     /// Delivers an event, with so many bytes as may still be shown.
     pub(crate) fn deliver(&mut self, event: &Arc<Event>) {
-        let Content::Bytes {
-            direction,
-            bytes,
-            omitted,
-        } = &event.content
-        else {
+        let Content::Bytes { direction, bytes, omitted } = &event.content else {
             self.queue.push(event);
             return;
         };
@@ -117,10 +112,7 @@ impl Candidate {
                 bytes: bytes[..shown].to_vec(),
                 omitted: bytes.len() - shown + omitted,
             };
-            let event = Event {
-                content,
-                ..Event::clone(event)
-            };
+            let event = Event { content, ..Event::clone(event) };
             self.queue.push(&Arc::new(event));
         }
     }

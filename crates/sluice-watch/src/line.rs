@@ -43,11 +43,7 @@ impl fmt::Display for Line<'_> {
 pub(crate) fn text_of(event: &Event) -> String {
     match &event.content {
         Content::Text(text) => text.clone(),
-        Content::Bytes {
-            direction,
-            bytes,
-            omitted,
-        } => {
+        Content::Bytes { direction, bytes, omitted } => {
             let mut text = format!("{} {} bytes", direction.name(), bytes.len() + omitted);
             if *omitted > 0 {
                 let _ = write!(text, ", {omitted} of them not shown, nor any that follow");

@@ -80,11 +80,7 @@ impl<'a> Record<'a> {
         let mut record = Record::head(event);
         match &event.content {
             Content::Text(text) => record.text = Some(text.clone()),
-            Content::Bytes {
-                direction,
-                bytes,
-                omitted,
-            } => {
+            Content::Bytes { direction, bytes, omitted } => {
                 record.direction = Some(*direction);
                 record.bytes = Some(bytes.len() + omitted);
                 record.omitted = Some(*omitted).filter(|omitted| *omitted > 0);
@@ -164,11 +160,7 @@ mod tests {
 
     fn bytes(bytes: &[u8]) -> Event {
         let (direction, bytes) = (Direction::Sent, bytes.to_vec());
-        event(Content::Bytes {
-            direction,
-            bytes,
-            omitted: 3,
-        })
+        event(Content::Bytes { direction, bytes, omitted: 3 })
     }
 
     #[test]

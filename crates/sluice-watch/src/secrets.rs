@@ -126,10 +126,7 @@ impl SecretMask {
     /// A mask at the begin of the bytes.
     #[must_use]
     pub fn new(secrets: &Secrets) -> SecretMask {
-        SecretMask {
-            secrets: secrets.clone(),
-            node: START,
-        }
+        SecretMask { secrets: secrets.clone(), node: START }
     }
 
     /// Masks the next bytes.

@@ -125,9 +125,7 @@ impl FromStr for Timing {
             Some(Moment { phase, at_us })
         });
         let moments: Option<Vec<Moment>> = moments.collect();
-        Ok(Timing {
-            moments: moments.ok_or(NotATiming)?,
-        })
+        Ok(Timing { moments: moments.ok_or(NotATiming)? })
     }
 }
 

@@ -259,9 +259,7 @@ impl Tracer {
     pub fn sent(&self) {
         let Some(inner) = self.inner() else { return };
         let mut state = inner.state.borrow_mut();
-        let State {
-            attributes, candidates, ..
-        } = &mut *state;
+        let State { attributes, candidates, .. } = &mut *state;
         for candidate in candidates.iter_mut().filter(|candidate| candidate.is_left()) {
             candidate.hide(attributes);
         }
@@ -336,9 +334,7 @@ impl Tracer {
     fn leave(&self, queue: &Arc<Queue>) -> bool {
         let Some(inner) = self.inner() else { return false };
         let mut state = inner.state.borrow_mut();
-        let State {
-            attributes, candidates, ..
-        } = &mut *state;
+        let State { attributes, candidates, .. } = &mut *state;
         let mut candidates = candidates.iter_mut();
         let Some(candidate) = candidates.find(|candidate| candidate.is_of(queue)) else {
             return false;
@@ -463,11 +459,7 @@ impl Inner {
     /// Shows the tracer to the watches that match now, and forgets those that do not.
     fn decide(&self) {
         let mut state = self.state.borrow_mut();
-        let State {
-            attributes,
-            candidates,
-            ring,
-        } = &mut *state;
+        let State { attributes, candidates, ring } = &mut *state;
         attributes.time = self.began.elapsed();
         candidates.retain_mut(|candidate| {
             if candidate.queue.is_ended() {
@@ -510,9 +502,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.is_connection {
-            let State {
-                attributes, candidates, ..
-            } = self.state.get_mut();
+            let State { attributes, candidates, .. } = self.state.get_mut();
             let left = candidates.iter_mut().filter(|candidate| candidate.is_left());
             left.for_each(|candidate| candidate.hide(attributes));
         }

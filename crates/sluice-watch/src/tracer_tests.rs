@@ -47,10 +47,7 @@ fn client() -> TracedAttributes {
 }
 
 fn all() -> Spec {
-    Spec {
-        items: Items::ALL,
-        ..Spec::default()
-    }
+    Spec { items: Items::ALL, ..Spec::default() }
 }
 
 fn of_path(path: &str) -> Spec {
@@ -381,12 +378,7 @@ fn a_slow_request_is_shown_by_the_tick() {
 fn moments(stages: &[Stage]) -> Vec<&'static str> {
     let hub = Hub::new();
     let items = Items::ALL;
-    let watch = hub
-        .watch(Spec {
-            items,
-            ..Spec::default()
-        })
-        .unwrap();
+    let watch = hub.watch(Spec { items, ..Spec::default() }).unwrap();
     let tracer = WorkerHub::new(&hub).exchange(&Tracer::NONE, TracedAttributes::default);
     stages.iter().for_each(|stage| tracer.stage(*stage));
     tracer.end_stages("test");

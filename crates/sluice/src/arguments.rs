@@ -410,10 +410,7 @@ pub(crate) fn site(origin: &str, root: PathBuf, routes: Vec<RouteSettings>, deta
         routes,
         files: FileSettings::default(),
         compression: CompressionSettings::default(),
-        errors: ErrorSettings {
-            detail,
-            ..ErrorSettings::default()
-        },
+        errors: ErrorSettings { detail, ..ErrorSettings::default() },
         log: None,
         blocks: Vec::new(),
     }

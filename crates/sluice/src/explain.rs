@@ -86,9 +86,7 @@ pub(crate) fn render(question: &Question, explanation: &Explanation) -> String {
     } else {
         &question.host
     };
-    let Question {
-        method, target, client, ..
-    } = question;
+    let Question { method, target, client, .. } = question;
     line(
         "request",
         &format!("{method} {}://{host}{target} from {client}", explanation.scheme),
@@ -175,24 +173,14 @@ fn render_round(round: &Round, line: &mut dyn FnMut(&str, &str)) {
 
 fn answer(answer: &ExplainedAnswer) -> String {
     match answer {
-        ExplainedAnswer::File {
-            status,
-            file,
-            content_type,
-        } => {
+        ExplainedAnswer::File { status, file, content_type } => {
             let kind = content_type.as_ref().map(|kind| format!(", {kind}"));
             format!("{status}, file {}{}", file.display(), kind.unwrap_or_default())
         }
         ExplainedAnswer::Report(name) if name.is_empty() => "the reports about the server".to_owned(),
         ExplainedAnswer::Report(name) => format!("report {name} about the server"),
         ExplainedAnswer::Listing(directory) => format!("200, listing of {}", directory.display()),
-        ExplainedAnswer::Script {
-            file,
-            mode,
-            name,
-            path_info,
-            limits,
-        } => {
+        ExplainedAnswer::Script { file, mode, name, path_info, limits } => {
             let mode = mode.name();
             let info = path_info.as_ref().map(|info| format!(", PATH_INFO {info}"));
             let info = info.unwrap_or_default();

@@ -167,10 +167,7 @@ mod tests {
     }
 
     fn text(path: &str, text: &str) -> Text {
-        Text {
-            path: path.into(),
-            text: text.into(),
-        }
+        Text { path: path.into(), text: text.into() }
     }
 
     #[test]

@@ -198,10 +198,7 @@ fn quoted_length(rest: &[char], close: char) -> usize {
 /// A source for a test.
 #[cfg(test)]
 pub(crate) fn sample(path: &str, text: &str) -> Source {
-    Source::new(Text {
-        path: path.into(),
-        text: text.into(),
-    })
+    Source::new(Text { path: path.into(), text: text.into() })
 }
 
 #[cfg(test)]

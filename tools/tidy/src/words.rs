@@ -63,11 +63,7 @@ struct Report<'a> {
 
 impl<'a> Report<'a> {
     fn new(path: &'a str, glossary: &'a Glossary) -> Report<'a> {
-        Report {
-            path,
-            glossary,
-            findings: Vec::new(),
-        }
+        Report { path, glossary, findings: Vec::new() }
     }
 
     fn name(&mut self, line: usize, name: &str, scopes: &[Scope]) {
@@ -269,10 +265,7 @@ mod tests {
     #[test]
     fn words_of_the_glossary_are_found_in_docs_and_scripts() {
         let found = |path: &str, text: &str| {
-            let text = Text {
-                path: path.into(),
-                text: text.into(),
-            };
+            let text = Text { path: path.into(), text: text.into() };
             check_text(&text, &glossary::sample(ROWS))
         };
         assert_eq!(found("a.md", "A\nBox and `Lid`,\n```sh\ntwo_boxes\n```\n").len(), 3);

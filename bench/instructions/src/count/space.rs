@@ -112,13 +112,7 @@ impl Space {
                     space.entries.insert(address + bias, Meaning::Allocate);
                 }
             }
-            space.modules.push(Module {
-                path,
-                start,
-                end,
-                bias,
-                functions,
-            });
+            space.modules.push(Module { path, start, end, bias, functions });
         }
         Ok(space)
     }

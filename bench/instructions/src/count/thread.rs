@@ -83,10 +83,7 @@ impl Thread {
         if call >= 0 && AGAIN.contains(&registers.rax.cast_signed()) {
             // The kernel goes back to the instruction, which is two bytes long.
             self.at = registers.rip - 2;
-            self.enter(&user_regs_struct {
-                rax: registers.orig_rax,
-                ..*registers
-            });
+            self.enter(&user_regs_struct { rax: registers.orig_rax, ..*registers });
         } else {
             self.at = registers.rip;
         }

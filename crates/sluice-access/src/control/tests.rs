@@ -186,10 +186,7 @@ fn guesses_at_once_are_as_few_as_one_after_the_other() {
 #[test]
 fn the_verdict_of_an_agent_is_for_its_site_and_the_address() {
     let agent = |program| UserSource {
-        agent: Some(AgentSettings {
-            program,
-            parameters: String::new(),
-        }),
+        agent: Some(AgentSettings { program, parameters: String::new() }),
         ..UserSource::default()
     };
     let script = agent(AgentProgram::Script("/agents/check".into()));
@@ -203,15 +200,9 @@ fn the_verdict_of_an_agent_is_for_its_site_and_the_address() {
     ticket(&control, &question(&store, "right")).right(&user);
     let is_known = |question| matches!(control.check(&question), Check::Known(_));
     assert!(is_known(question(&store, "right")));
-    assert!(!is_known(Question {
-        site: 1,
-        ..question(&store, "right")
-    }));
+    assert!(!is_known(Question { site: 1, ..question(&store, "right") }));
     let client = "192.0.2.2".parse().unwrap();
-    assert!(!is_known(Question {
-        client,
-        ..question(&store, "right")
-    }));
+    assert!(!is_known(Question { client, ..question(&store, "right") }));
 }
 
 #[test]

@@ -74,10 +74,7 @@ impl Fill {
         if !self.cache.lock_filling().insert(self.key.clone()) {
             return;
         }
-        let guard = FillGuard {
-            cache: self.cache,
-            key: self.key,
-        };
+        let guard = FillGuard { cache: self.cache, key: self.key };
         let (file, representation, version) = (self.file, self.representation, self.version);
         let share = file.share();
         let fill = move || {

@@ -30,10 +30,7 @@ struct Foreign {
 impl ServedFile {
     /// A file in a local file system.
     pub(crate) fn local(file: File) -> ServedFile {
-        ServedFile {
-            file: Some(file),
-            foreign: None,
-        }
+        ServedFile { file: Some(file), foreign: None }
     }
 
     /// A file whose file system is asked what it is, by a thread that may be lost.
@@ -43,10 +40,7 @@ impl ServedFile {
         }
         ServedFile {
             file: Some(file),
-            foreign: Some(Box::new(Foreign {
-                share: own_share(),
-                content: None,
-            })),
+            foreign: Some(Box::new(Foreign { share: own_share(), content: None })),
         }
     }
 

@@ -223,11 +223,7 @@ impl Reader<'_> {
             entries.extend(entry);
         }
         let readme = self.readme(&entries);
-        Ok(Contents {
-            entries,
-            is_truncated,
-            readme,
-        })
+        Ok(Contents { entries, is_truncated, readme })
     }
 
     /// The entry of a name; `None` if it is not listed. An error if descriptors or memory are exhausted: the listing would look complete without the entry.

@@ -305,13 +305,7 @@ mod tests {
     fn assert_malformed(format: &str, file: &[u8], before: &str, offset: u64, flaw: &str) {
         assert_eq!(
             lines(format, file),
-            (
-                before.to_owned(),
-                Err(Malformed {
-                    offset,
-                    flaw: flaw.to_owned()
-                })
-            )
+            (before.to_owned(), Err(Malformed { offset, flaw: flaw.to_owned() }))
         );
     }
 
@@ -469,9 +463,7 @@ mod tests {
         prop_oneof![
             Just(RecordFormat::Variable),
             (1..9_u8).prop_map(|control_bytes| RecordFormat::Vfc { control_bytes }),
-            (1..200_u16).prop_map(|bytes| RecordFormat::Fixed {
-                bytes: bytes.try_into().unwrap()
-            }),
+            (1..200_u16).prop_map(|bytes| RecordFormat::Fixed { bytes: bytes.try_into().unwrap() }),
         ]
     }
 

@@ -158,10 +158,7 @@ fn convert(original: &mut File, draft: &mut File, format: RecordFormat) -> Resul
         bytes += lines.len() as u64;
     }
     decoder.finish().map_err(RewriteError::Malformed)?;
-    Ok(Rewritten {
-        records: decoder.records(),
-        bytes,
-    })
+    Ok(Rewritten { records: decoder.records(), bytes })
 }
 
 /// Copies owner, mode and times of the original to the draft, and syncs the draft before it gets its name.

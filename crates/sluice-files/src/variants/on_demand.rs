@@ -57,11 +57,7 @@ pub(crate) struct Compression {
 impl Task<'_> {
     /// Plans the variant of the file with this name: it is in the cache, or is to be compressed.
     pub(super) fn plan(self, directory: &Directory, name: &str, representation: &Representation) -> Planned {
-        let Task {
-            cache,
-            original,
-            encoding,
-        } = self;
+        let Task { cache, original, encoding } = self;
         let variant_name = variant_name(name, encoding);
         if let Some(variant) = cache.peek(directory, &variant_name)
             && original.has_version_of(&variant)
@@ -115,11 +111,7 @@ impl Compression {
         let (outcome, awaited) = watch::channel(None);
         let awaited = match self.cache.in_flight.start(&self.key, awaited, cached) {
             Started::Now(awaited) => {
-                let job = Job {
-                    plan: self,
-                    original,
-                    outcome,
-                };
+                let job = Job { plan: self, original, outcome };
                 runtime.spawn(job.run());
                 awaited
             }

@@ -21,10 +21,7 @@ fn push(scanner: &mut Scanner, text: &str) -> Vec<String> {
 fn show(output: Output) -> String {
     match output {
         Output::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Output::Callout(CalloutRequest {
-            request: Callout::MapPath(path),
-            ..
-        }) => format!("[map {path}]"),
+        Output::Callout(CalloutRequest { request: Callout::MapPath(path), .. }) => format!("[map {path}]"),
         Output::Callout(request) => format!("[{:?}]", request.request),
         Output::CalloutClosed => "[closed]".to_string(),
         Output::End => "[end]".to_string(),

@@ -294,10 +294,7 @@ pub struct RefusedByRoute {
 impl ClientFault {
     /// `method` is none of `allow`.
     pub fn method_not_allowed(method: &Method, allow: &'static [Method]) -> ClientFault {
-        ClientFault::MethodNotAllowed(Box::new(MethodMismatch {
-            method: method.clone(),
-            allow,
-        }))
+        ClientFault::MethodNotAllowed(Box::new(MethodMismatch { method: method.clone(), allow }))
     }
 
     /// The text for the visitor; `None` for the usual sentence of the status.

@@ -298,9 +298,7 @@ impl Display for Silence {
 
 impl Display for FullPool {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FullPool {
-            script, processes, max, ..
-        } = self;
+        let FullPool { script, processes, max, .. } = self;
         write!(out, "script {}: ", script.display())?;
         match *processes {
             // A bound that it shares with other scripts is reached, which has a log line of its own.

@@ -308,9 +308,7 @@ impl Leaf {
         terminate(&members(&self.path), |pid| members(&self.path).contains(&pid));
         while self.has_processes() {
             if began.elapsed() >= END_TIMEOUT {
-                return Err(Survivors {
-                    pids: members(&self.path),
-                });
+                return Err(Survivors { pids: members(&self.path) });
             }
             kill_all(&self.path);
             self.await_change();

@@ -102,10 +102,7 @@ fn prctl(operation: libc::c_int, argument: libc::c_ulong) -> Result<(), i32> {
 
 /// Empties the effective, permitted and inheritable sets.
 fn drop_capabilities() -> Result<(), i32> {
-    let header = CapabilityHeader {
-        version: CAPABILITY_VERSION,
-        pid: 0,
-    };
+    let header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
     const NONE: [u32; 6] = [0; 6];
     // SAFETY: the kernel reads a header and two sets of three words, which is what this version has.
     checked(unsafe { libc::syscall(libc::SYS_capset, &raw const header, NONE.as_ptr()) }).map(drop)

@@ -111,10 +111,7 @@ impl TemporaryDirectories {
     fn create_below(&self, own: &OwnDirectory, user: Option<&Credentials>) -> io::Result<TemporaryDirectory> {
         let parent = own.path.join(self.number.fetch_add(1, Ordering::Relaxed).to_string());
         fs::DirBuilder::new().mode(PASSABLE).create(&parent)?;
-        let directory = TemporaryDirectory {
-            path: parent.join(NAME),
-            parent,
-        };
+        let directory = TemporaryDirectory { path: parent.join(NAME), parent };
         fs::DirBuilder::new().mode(0o700).create(&directory.path)?;
         if let Some(user) = user {
             chown(&directory.path, Some(user.uid), Some(user.gid))?;

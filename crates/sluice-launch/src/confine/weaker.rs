@@ -147,10 +147,7 @@ mod tests {
             assert_eq!(wished.weaker_than(&route), weaker, "{wished:?}");
         }
         // What a route does not say is the usual umask.
-        let open = Confinement {
-            umask: Some(0),
-            ..Confinement::default()
-        };
+        let open = Confinement { umask: Some(0), ..Confinement::default() };
         assert_eq!(open.weaker_than(&Confinement::default()), Some("umask"));
     }
 }

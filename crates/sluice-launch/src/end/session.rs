@@ -70,10 +70,7 @@ impl fmt::Display for Survivors {
 /// # Errors
 /// Some cannot be ended: they wait for a disk, or run as a user whom the server may not signal.
 pub fn end_session(leader: i32, mark: &str) -> Result<(), Survivors> {
-    let family = Family {
-        session: leader,
-        mark: Arc::from(mark),
-    };
+    let family = Family { session: leader, mark: Arc::from(mark) };
     let began = Instant::now();
     let mut zombies = HashSet::new();
     terminate_members(Pass::of(&family, &mut zombies).members);

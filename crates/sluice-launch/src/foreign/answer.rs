@@ -65,11 +65,7 @@ impl<T: Send + 'static> Answer<T> {
         if begun.is_err() {
             slot.put(Err(NoAnswer::Silent));
         }
-        Answer {
-            threads,
-            share: of.share,
-            slot,
-        }
+        Answer { threads, share: of.share, slot }
     }
 
     /// Waits until `time` is over at most.

@@ -123,10 +123,7 @@ pub fn is_path_of_root(directory: &Path) -> bool {
 /// A number for whoever can keep a path from being answered for: the first on it who is neither root nor the user of this process, a user or a file system of
 /// another process or machine; 0 if there is none. By what the kernel has in its cache: never waits.
 pub(crate) fn holder_of(path: &Path) -> u64 {
-    let walked = Walk::begin(path).map(|walk| Walk {
-        resolve: ResolveFlags::CACHED,
-        ..walk
-    });
+    let walked = Walk::begin(path).map(|walk| Walk { resolve: ResolveFlags::CACHED, ..walk });
     let holder = walked.ok().and_then(|mut walk| {
         // Fails where the cache ends.
         drop(walk.last());

@@ -150,10 +150,7 @@ fn only_scripts_of_a_route_of_the_same_user_run() {
     assert_eq!(run(&route, &words, c"/srv/cgi"), Ok(()));
     let mut other_name = Wished::new(&[c"/srv/cgi/a"], c"/srv/cgi");
     other_name.words[0] = c"/srv/cgi/a".into();
-    let path = WishedProgram {
-        path: c"/bin/sh",
-        ..other_name.program()
-    };
+    let path = WishedProgram { path: c"/bin/sh", ..other_name.program() };
     assert_eq!(route.check(&path), Err(FailedCheck::OtherProgram));
     other_name.run_as = RunAs::User("bob".to_owned());
     assert_eq!(other_name.check(&route), Err(FailedCheck::NoRoute));
@@ -190,10 +187,7 @@ fn an_engine_runs_with_its_own_words_alone() {
     assert_eq!(run(&words, c"/tmp"), Err(FailedCheck::OtherDirectory));
     let mut owned = Wished::of_owner(c"/srv/app/x.py", &words, c"/srv/app", None);
     owned.words.push(c"/srv/app/x.py".into());
-    let of_owner = RoutePrograms {
-        user: RouteUser::Owner,
-        ..route.clone()
-    };
+    let of_owner = RoutePrograms { user: RouteUser::Owner, ..route.clone() };
     assert_eq!(owned.check(&of_owner), Err(FailedCheck::OtherProgram));
 }
 
@@ -247,10 +241,7 @@ fn a_program_without_a_limit_of_its_route_is_refused() {
         assert_eq!(wished.check(&route), Err(FailedCheck::Weaker(key)));
     }
     let obedient = obedient();
-    let none = WishedProgram {
-        confinement: None,
-        ..obedient.program()
-    };
+    let none = WishedProgram { confinement: None, ..obedient.program() };
     assert_eq!(route.check(&none), Err(FailedCheck::Weaker("private_tmp")));
     // A program in /tmp would be covered.
     let mut in_tmp = limited();
@@ -266,10 +257,7 @@ fn a_program_may_use_the_files_of_its_route_and_its_own() {
     let with = |read: &[&CStr], write: &[&CStr]| {
         let paths = |paths: &[&CStr]| paths.iter().map(|path| CString::from(*path)).collect();
         let mut wished = obedient();
-        wished.confinement.files = Some(FileRules {
-            read: paths(read),
-            write: paths(write),
-        });
+        wished.confinement.files = Some(FileRules { read: paths(read), write: paths(write) });
         wished.check(&limited())
     };
     assert_eq!(

@@ -227,11 +227,7 @@ impl OwnerPolicy {
         if !self.is_for_all && !groups.iter().any(|group| self.groups.contains(group)) {
             return Err(FailedCheck::NotPermitted(owner));
         }
-        Ok(Credentials {
-            uid: owner,
-            gid: account.gid,
-            groups,
-        })
+        Ok(Credentials { uid: owner, gid: account.gid, groups })
     }
 }
 
@@ -363,11 +359,7 @@ mod tests {
     }
 
     fn user(uid: u32) -> Credentials {
-        Credentials {
-            uid,
-            gid: uid,
-            groups: vec![uid],
-        }
+        Credentials { uid, gid: uid, groups: vec![uid] }
     }
 
     fn policy() -> OwnerPolicy {
@@ -440,25 +432,16 @@ mod tests {
                 })
             }
         };
-        let none = OwnerPolicy {
-            users: Vec::new(),
-            ..policy()
-        };
+        let none = OwnerPolicy { users: Vec::new(), ..policy() };
         assert_eq!(refusal(&none, &script()), FailedCheck::NotPermitted(OWNER));
-        let group = OwnerPolicy {
-            groups: vec![77],
-            ..none.clone()
-        };
+        let group = OwnerPolicy { groups: vec![77], ..none.clone() };
         assert!(group.decide(&script(), account(77)).is_ok());
         assert_eq!(
             group.decide(&script(), account(78)),
             Err(FailedCheck::NotPermitted(OWNER))
         );
         assert_eq!(group.decide(&script(), account(0)), Err(FailedCheck::RootGroup(OWNER)));
-        let all = OwnerPolicy {
-            is_for_all: true,
-            ..none
-        };
+        let all = OwnerPolicy { is_for_all: true, ..none };
         assert!(all.decide(&script(), account(78)).is_ok());
         assert_eq!(refusal(&all, &script()), FailedCheck::NoAccount(OWNER));
     }

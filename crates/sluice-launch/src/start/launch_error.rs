@@ -179,10 +179,7 @@ mod tests {
 
     #[test]
     fn an_error_names_the_step_and_gives_advice() {
-        let error = LaunchError {
-            stage: Stage::Exec,
-            errno: libc::ENOEXEC,
-        };
+        let error = LaunchError { stage: Stage::Exec, errno: libc::ENOEXEC };
         assert_eq!(
             error.to_string(),
             "cannot execute the program: no #! line or not a program for this machine (errno 8)"

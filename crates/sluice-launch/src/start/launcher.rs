@@ -184,10 +184,7 @@ impl Launcher {
     /// result on. Signals are blocked while it runs, so it must start neither threads nor processes. If it panics, the launcher continues.
     pub fn launch(&self, program: Program, done: impl FnOnce(Result<Started, LaunchError>) + Send + 'static) {
         let uid = program.credentials.as_ref().map_or_else(own_uid, |user| user.uid);
-        let label = Label {
-            number: 0,
-            share: Share::User(uid),
-        };
+        let label = Label { number: 0, share: Share::User(uid) };
         self.enqueue(label, move |starter| done(starter.start(program)));
     }
 
@@ -217,17 +214,15 @@ impl Launcher {
             }
         }
         self.shared.changed.notify_all();
-        let given_up = found.given_up.into_iter().map(|label| LostStart {
-            label,
-            why: LateCause::GivenUp,
-        });
+        let given_up = found
+            .given_up
+            .into_iter()
+            .map(|label| LostStart { label, why: LateCause::GivenUp });
         let refused = found.refused.into_iter().map(|refused| {
             drop(refused.job);
             LostStart {
                 label: refused.label,
-                why: LateCause::NoPlace {
-                    hanging: refused.hanging,
-                },
+                why: LateCause::NoPlace { hanging: refused.hanging },
             }
         });
         given_up.chain(refused).collect()
@@ -439,10 +434,7 @@ mod tests {
     fn launcher_threads_block_all_signals_but_the_end_of_a_child() {
         let launcher = Launcher::start(1).unwrap();
         let (sender, received) = std::sync::mpsc::channel();
-        let label = Label {
-            number: 0,
-            share: Share::User(0),
-        };
+        let label = Label { number: 0, share: Share::User(0) };
         launcher.enqueue(label, move |_| {
             drop(sender.send(std::fs::read_to_string("/proc/thread-self/status")));
         });

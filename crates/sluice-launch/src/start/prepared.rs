@@ -158,12 +158,7 @@ impl Temporary {
         };
         let seen = if targets.is_empty() { path.as_bytes() } else { b"/tmp" };
         let variable = [b"TMPDIR=", seen, b"\0"].concat();
-        Ok(Temporary {
-            directory,
-            path,
-            targets,
-            variable,
-        })
+        Ok(Temporary { directory, path, targets, variable })
     }
 }
 

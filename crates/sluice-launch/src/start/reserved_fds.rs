@@ -40,10 +40,7 @@ impl ReservedFds {
     /// Makes the reserved numbers duplicates of these descriptors until the result is dropped.
     pub(crate) fn fill<'a>(&mut self, ends: impl Iterator<Item = &'a OwnedFd>) -> io::Result<FilledFds<'_>> {
         // Created first, so that dropping it after an error resets the duplicates made so far.
-        let mut filled = FilledFds {
-            reserved: self,
-            count: 0,
-        };
+        let mut filled = FilledFds { reserved: self, count: 0 };
         for (number, end) in filled.reserved.numbers.iter_mut().zip(ends) {
             dup3(end, number, DupFlags::CLOEXEC)?;
             filled.count += 1;

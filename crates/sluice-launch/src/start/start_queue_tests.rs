@@ -21,20 +21,12 @@ impl Scene {
         for _ in 0..usual {
             queue.add_thread();
         }
-        Scene {
-            queue,
-            began: now,
-            now,
-            next: 0,
-        }
+        Scene { queue, began: now, now, next: 0 }
     }
 
     fn push(&mut self, share: Share) -> u64 {
         self.next += 1;
-        let label = Label {
-            number: self.next,
-            share,
-        };
+        let label = Label { number: self.next, share };
         self.queue.push(label, self.now, self.next);
         self.next
     }

@@ -131,21 +131,13 @@ impl Request {
             }
             _ if has_fds => Err(UNEXPECTED),
             PlainRequest::Signal(number, signal) => Ok(Request::Signal { number, signal }),
-            PlainRequest::Ask(number, question, about) => Ok(Request::Ask {
-                number,
-                question,
-                about,
-            }),
+            PlainRequest::Ask(number, question, about) => Ok(Request::Ask { number, question, about }),
         }
     }
 
     fn launch(number: u64, program: PlainProgram<'_>, fds: Vec<OwnedFd>) -> Result<Request, Malformed> {
         let (program, mark) = program.check(fds)?;
-        Ok(Request::Launch {
-            number,
-            program: Box::new(program),
-            mark,
-        })
+        Ok(Request::Launch { number, program: Box::new(program), mark })
     }
 }
 
@@ -216,10 +208,7 @@ mod tests {
         let (launch, _) = pack_launch(1, &program, "sixteen-letters-").unwrap();
         let not_started = |error| encode(&Reply::NotStarted { number: 1, error });
         let answered = |answer| encode(&Reply::Answered { question: 1, answer });
-        let failed = LaunchError {
-            stage: Stage::Exec,
-            errno: 2,
-        };
+        let failed = LaunchError { stage: Stage::Exec, errno: 2 };
         let late = LateStart {
             user: "u".to_owned(),
             timeout: Duration::from_secs(1),
@@ -251,10 +240,7 @@ mod tests {
                 is_channel: true,
             }),
             has_one_thread: true,
-            children: vec![ObservedChild {
-                pid: 3,
-                name: "n".to_owned(),
-            }],
+            children: vec![ObservedChild { pid: 3, name: "n".to_owned() }],
         };
         [
             launch.bytes,

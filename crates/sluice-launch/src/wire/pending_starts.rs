@@ -30,10 +30,7 @@ impl PendingStarts {
         let bytes = program.memory_bytes();
         self.count.fetch_add(1, Ordering::Relaxed);
         self.program_bytes.fetch_add(bytes, Ordering::Relaxed);
-        PendingStart {
-            all: Arc::clone(self),
-            bytes,
-        }
+        PendingStart { all: Arc::clone(self), bytes }
     }
 
     pub(crate) fn has_any(&self) -> bool {

@@ -60,11 +60,7 @@ impl Probe {
     /// Questions about a child of this process.
     #[must_use]
     pub fn of_child(pid: i32) -> Probe {
-        Probe {
-            launcher: None,
-            number: 0,
-            pid,
-        }
+        Probe { launcher: None, number: 0, pid }
     }
 
     /// The state of the process. `None` if it is unknown. Blocks: not for an event loop.

@@ -243,11 +243,7 @@ impl Service {
             Request::Launch { number, program, mark } => self.launch(number, *program, mark)?,
             // One that has ended meanwhile needs no signal.
             Request::Signal { number, signal } => self.shared.signal(number, signal),
-            Request::Ask {
-                number,
-                question,
-                about,
-            } => self.shared.answer(number, move |pid| Reply::Answered {
+            Request::Ask { number, question, about } => self.shared.answer(number, move |pid| Reply::Answered {
                 question,
                 answer: ProcessAnswer::of(pid, about),
             }),
@@ -270,10 +266,7 @@ impl Service {
         scripts.insert(number, Script::Starting);
         drop(scripts);
         let share = self.shared.policy.share(&program.run_as);
-        let job = StartJob {
-            shared: Arc::clone(&self.shared),
-            number,
-        };
+        let job = StartJob { shared: Arc::clone(&self.shared), number };
         self.launcher.enqueue(Label { number, share }, move |starter| {
             job.shared.start(starter, number, program, &mark);
             drop(pending);

@@ -88,10 +88,7 @@ impl Leased {
             assert!(began.elapsed() < DEADLINE, "{}", std::io::Error::last_os_error());
             std::thread::yield_now();
         }
-        Leased {
-            directory,
-            _lease: lease,
-        }
+        Leased { directory, _lease: lease }
     }
 
     fn program(&self) -> Program {
@@ -102,10 +99,7 @@ impl Leased {
 #[track_caller]
 fn assert_late(reply: Reply, expected: u64, cause: LateCause) -> String {
     match reply {
-        Reply::NotStarted {
-            number,
-            error: StartError::Late(late),
-        } if number == expected => {
+        Reply::NotStarted { number, error: StartError::Late(late) } if number == expected => {
             assert_eq!(late.cause, cause);
             late.to_string()
         }

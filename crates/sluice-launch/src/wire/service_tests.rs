@@ -206,9 +206,7 @@ fn values_beyond_their_bounds_are_refused() {
         program
     };
     let mut record = program(&["/bin/true"]);
-    record.mailbox = Mailbox::Record {
-        record_bytes_max: (64 << 20) + 1,
-    };
+    record.mailbox = Mailbox::Record { record_bytes_max: (64 << 20) + 1 };
     for (program, refused) in [
         (confined(19, 0o777), None),
         (confined(20, 0o777), Some("nice")),
@@ -352,10 +350,7 @@ fn a_program_of_no_route_is_refused_and_others_get_no_variables_that_name_code()
         programs: vec![shell],
         ..ScriptUsers::default()
     });
-    let (scene, _) = Scene::start_with(ServiceSettings {
-        policy: Arc::new(users),
-        ..settings(10)
-    });
+    let (scene, _) = Scene::start_with(ServiceSettings { policy: Arc::new(users), ..settings(10) });
     scene.launch(1, &program(&["/bin/true"]));
     match scene.reply() {
         Reply::NotStarted {

@@ -15,10 +15,7 @@ pub(crate) enum Awaited {
 
 /// Waits for the socket and for wake-ups, and for what messages wait for. True if the socket can be read.
 pub(crate) fn await_messages(socket: Option<BorrowedFd<'_>>, wake: &OwnedFd, awaited: Awaited) -> bool {
-    const TICK: Timespec = Timespec {
-        tv_sec: 0,
-        tv_nsec: 200_000_000,
-    };
+    const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
     let writing = match awaited {
         Awaited::Room => PollFlags::OUT,
         Awaited::Nothing | Awaited::Time => PollFlags::empty(),

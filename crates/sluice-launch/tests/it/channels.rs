@@ -64,9 +64,7 @@ fn descriptor_4_is_dev_null_without_a_memory_buffer() {
 #[test]
 fn each_write_to_a_record_mailbox_is_a_record() {
     let mut program = shell("printf one; printf 'two\\n'; printf three");
-    program.mailbox = Mailbox::Record {
-        record_bytes_max: 65_536,
-    };
+    program.mailbox = Mailbox::Record { record_bytes_max: 65_536 };
     let started = start(program).unwrap();
     for expected in ["one", "two\n", "three", ""] {
         assert_eq!(read_some(&started.mailbox), expected.as_bytes());
@@ -79,9 +77,7 @@ fn records_above_the_systems_default_size_fit() {
     for bytes in [65_536, 300_000] {
         let size = format!("bs={bytes}");
         let mut program = program("/bin/dd", &["dd", "if=/dev/zero", &size, "count=1"]);
-        program.mailbox = Mailbox::Record {
-            record_bytes_max: bytes,
-        };
+        program.mailbox = Mailbox::Record { record_bytes_max: bytes };
         let started = start(program).unwrap();
         assert_eq!(read_some(&started.mailbox).len(), bytes);
         assert_eq!(exit_of(&started), Exit::Code(0));

@@ -180,10 +180,7 @@ attempt('stat', os.stat, path)
         "chmod EPERM\nfchmod EPERM\nchown EPERM\nlchown EPERM\nutime EPERM\nsetxattr EPERM\nremovexattr EPERM\nstat\n";
     assert_eq!(output(FileRules::default()), refused);
     let write = vec![text(directory.path())];
-    let permitted = output(FileRules {
-        write,
-        ..FileRules::default()
-    });
+    let permitted = output(FileRules { write, ..FileRules::default() });
     assert!(permitted.starts_with("chmod\n"), "{permitted}");
 }
 
@@ -262,10 +259,7 @@ fn the_root_is_changed_by_root_alone() {
     };
     shell.directory = c"/below".to_owned();
     if !is_root() {
-        let refused = LaunchError {
-            stage: Stage::Chroot,
-            errno: libc::EPERM,
-        };
+        let refused = LaunchError { stage: Stage::Chroot, errno: libc::EPERM };
         assert_eq!(start(confined(shell, confinement)).unwrap_err(), refused);
         return;
     }

@@ -54,9 +54,7 @@ impl HeldDirectory {
         drop(reader);
         // The page is asked for while the lock is held.
         assert!(is_readable_within(answers.as_fd(), DEADLINE));
-        HeldDirectory {
-            _memory_that_does_not_answer: answers,
-        }
+        HeldDirectory { _memory_that_does_not_answer: answers }
     }
 
     /// The same, and others who only want to read it wait, too: the creation of a file queues for writing.
@@ -176,11 +174,7 @@ fn a_held_cgroup_stops_no_other_start_and_is_not_given_to_another_user() {
     assert!(!first.cgroup.as_ref().unwrap().has_processes());
     drop(first);
     let mut program = shell("grep ^0:: /proc/self/cgroup");
-    program.credentials = Some(sluice_launch::Credentials {
-        uid: USER,
-        gid: USER,
-        groups: Vec::new(),
-    });
+    program.credentials = Some(sluice_launch::Credentials { uid: USER, gid: USER, groups: Vec::new() });
     let started = start_with(&launcher, program).unwrap();
     wait_readable(started.pidfd.as_fd());
     assert_ne!(read_to_end(&started.mailbox), name.lines().last().unwrap());

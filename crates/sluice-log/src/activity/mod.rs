@@ -131,11 +131,7 @@ impl Thread {
             // The server may have stopped to wait.
             let _ = has_ended.send(());
         })?;
-        Ok(Thread {
-            commands,
-            ended,
-            thread,
-        })
+        Ok(Thread { commands, ended, thread })
     }
 
     /// Has the minutes kept in a file, and waits until it was opened; not for a disk that hangs.

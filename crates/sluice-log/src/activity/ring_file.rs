@@ -76,11 +76,7 @@ impl RingFile {
         }
         for _ in 0..ATTEMPTS {
             let file = open_checked(path)?;
-            let ring = RingFile {
-                file,
-                path: path.to_owned(),
-                owner,
-            };
+            let ring = RingFile { file, path: path.to_owned(), owner };
             // Another server may have renamed it before it was locked.
             if !ring.is_in_place() {
                 continue;
@@ -275,10 +271,7 @@ mod tests {
     use super::*;
 
     fn minute(number: u32, requests: u32) -> Minute {
-        Minute {
-            requests,
-            ..Minute::new(number)
-        }
+        Minute { requests, ..Minute::new(number) }
     }
 
     fn open(path: &Path, owner: u64) -> (RingFile, Before) {

@@ -343,10 +343,7 @@ fn size_above_the_file_limit_is_refused_without_sigxfsz() {
 #[test]
 #[ignore = "lowers a limit of its process; the test above runs it in a process of its own"]
 fn begin_under_a_file_limit() {
-    let limit = libc::rlimit {
-        rlim_cur: 64 << 10,
-        rlim_max: 64 << 10,
-    };
+    let limit = libc::rlimit { rlim_cur: 64 << 10, rlim_max: 64 << 10 };
     // SAFETY: reads one rlimit.
     let result = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
     assert_eq!(result, 0);

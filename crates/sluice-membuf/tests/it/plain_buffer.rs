@@ -37,14 +37,7 @@ fn slice_outside_the_buffer_is_a_fault() {
         (u64::MAX, u64::MAX),
     ] {
         let fault = buffer.slice(offset, bytes, || panic!("never called")).unwrap_err();
-        assert_eq!(
-            fault,
-            BufferFault {
-                offset,
-                bytes,
-                capacity: 8192
-            }
-        );
+        assert_eq!(fault, BufferFault { offset, bytes, capacity: 8192 });
     }
     let fault = buffer.slice(8000, 200, || ()).unwrap_err();
     assert_eq!(

@@ -43,10 +43,7 @@ impl BodyFilter {
 
     /// The head ends within a record, around which these newlines are missing.
     pub(crate) fn end_head(&mut self, reply: &Reply, missing: Option<MissingNewlines>) {
-        self.first = missing.map(|missing| MissingNewlines {
-            before: false,
-            ..missing
-        });
+        self.first = missing.map(|missing| MissingNewlines { before: false, ..missing });
         if matches!(reply, Reply::NonParsed(_)) {
             self.lines = None;
         }

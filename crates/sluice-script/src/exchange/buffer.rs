@@ -247,13 +247,7 @@ impl Buffer {
 
     /// BUFFER-WRITE. The answer comes when the part may be refilled, or at once if the part cannot be sent.
     pub(crate) fn write(&mut self, bytes: u64, offset: u64, answering: Answering) -> Option<Answer> {
-        let Kind::Plain {
-            buffer,
-            parts,
-            in_flight,
-            ..
-        } = &mut self.kind
-        else {
+        let Kind::Plain { buffer, parts, in_flight, .. } = &mut self.kind else {
             let text = match self.is_open() {
                 true => "a ring is written without callouts",
                 false => "there is no memory buffer",
@@ -319,10 +313,7 @@ impl Buffer {
     /// The next answer that is due, because a part was freed.
     pub(crate) fn answer(&mut self) -> Option<Answer> {
         let freed = self.freed_parts();
-        let Kind::Plain {
-            in_flight, answered, ..
-        } = &mut self.kind
-        else {
+        let Kind::Plain { in_flight, answered, .. } = &mut self.kind else {
             return None;
         };
         while *answered < freed {

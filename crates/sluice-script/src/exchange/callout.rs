@@ -226,9 +226,7 @@ impl Notices {
         }
         let text = self.masked(text);
         let (pid, site) = (self.process.pid, &self.process.spec.site);
-        let LineSource {
-            script, exchange: id, ..
-        } = self.process.source_of_lines();
+        let LineSource { script, exchange: id, .. } = self.process.source_of_lines();
         let script = &*script;
         match id {
             Some(id) => tracing::info!(target: "script", site, script, pid, %id, "{text}"),

@@ -66,14 +66,8 @@ mod tests {
 
     #[test]
     fn the_smallest_of_the_systems_bounds_decides_within_reason() {
-        let processes = |user_processes, group_processes, memory| {
-            Machine {
-                user_processes,
-                group_processes,
-                memory,
-            }
-            .processes()
-        };
+        let processes =
+            |user_processes, group_processes, memory| Machine { user_processes, group_processes, memory }.processes();
         assert_eq!(processes(None, None, Some(8 << 30)), 512);
         assert_eq!(processes(Some(200), None, Some(8 << 30)), 100);
         assert_eq!(processes(Some(200), Some(100), None), 50);

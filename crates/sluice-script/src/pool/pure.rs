@@ -83,10 +83,7 @@ impl Pool {
 
     /// Processes that end before their first reply delay the next start.
     pub(crate) fn with_backoff(self) -> Pool {
-        Pool {
-            backs_off: true,
-            ..self
-        }
+        Pool { backs_off: true, ..self }
     }
 
     /// A request needs a process. In this order: an idle one of its own worker, one that another worker can spare, a busy one that serves
@@ -134,11 +131,7 @@ impl Pool {
             return Decision::Refuse(refusal);
         }
         let ticket = Ticket(self.next_number());
-        self.queue.push(Waiting {
-            ticket,
-            applicant,
-            since: now,
-        });
+        self.queue.push(Waiting { ticket, applicant, since: now });
         Decision::Wait(ticket)
     }
 

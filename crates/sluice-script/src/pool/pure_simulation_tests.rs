@@ -252,10 +252,7 @@ fn settings(world: &mut World) -> PoolSettings {
 #[test]
 fn no_simulation_loses_a_process_or_a_waiter_or_exceeds_a_limit() {
     for seed in 0..600 {
-        let mut world = World {
-            random: seed,
-            ..World::default()
-        };
+        let mut world = World { random: seed, ..World::default() };
         let settings = settings(&mut world);
         // Most processes serve one request at a time.
         let at_once = [1, 1, 2, 3][world.random_below(4)];
@@ -307,15 +304,8 @@ fn settle(world: &mut World, pool: &mut Pool, mut now: Instant, seed: u64) {
 #[test]
 fn min_is_kept_whichever_process_dies() {
     for seed in 0..200 {
-        let mut world = World {
-            random: seed,
-            ..World::default()
-        };
-        let settings = PoolSettings {
-            min: 2,
-            max: 4,
-            ..settings(&mut world)
-        };
+        let mut world = World { random: seed, ..World::default() };
+        let settings = PoolSettings { min: 2, max: 4, ..settings(&mut world) };
         let at_once = 1 + world.random_below(2);
         let mut pool = Pool::new(settings, at_once).with_backoff().with_preparation(seed);
         let mut now = Instant::now();

@@ -37,11 +37,7 @@ fn never(_: Need) -> bool {
 
 /// A request on a worker for a script.
 pub(super) fn by(worker: usize, script: Option<ScriptId>) -> Applicant {
-    Applicant {
-        worker,
-        script,
-        client: None,
-    }
+    Applicant { worker, script, client: None }
 }
 
 pub(super) fn started(decision: Decision) -> ProcessId {

@@ -22,10 +22,7 @@ impl ChannelId {
     /// The channel of a descriptor of it. `None` if the kernel does not say.
     pub(crate) fn of(fd: BorrowedFd<'_>) -> Option<ChannelId> {
         let stat = rustix::fs::fstat(fd).ok()?;
-        Some(ChannelId {
-            device: stat.st_dev,
-            inode: stat.st_ino,
-        })
+        Some(ChannelId { device: stat.st_dev, inode: stat.st_ino })
     }
 
     /// Whether a link in `/proc/PID/fd` names it (proc(5)).

@@ -142,10 +142,7 @@ mod tests {
     use super::*;
 
     fn without_checks(idle_timer: IdleTimer) -> IdleTimer {
-        IdleTimer {
-            check: None,
-            ..idle_timer
-        }
+        IdleTimer { check: None, ..idle_timer }
     }
 
     #[tokio::test(start_paused = true)]

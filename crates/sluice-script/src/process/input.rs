@@ -19,11 +19,7 @@ pub(crate) struct Input {
 
 impl Input {
     pub(crate) fn new(pipe: PipeWriter) -> Input {
-        Input {
-            pipe,
-            can_be_cut: false,
-            problem: None,
-        }
+        Input { pipe, can_be_cut: false, problem: None }
     }
 
     /// Whether all bytes are in the pipe, and it is not to end after them.

@@ -85,10 +85,7 @@ impl PipeWriter {
             ..State::default()
         };
         PipeWriter {
-            shared: Arc::new(WriterShared {
-                read,
-                state: Mutex::new(state),
-            }),
+            shared: Arc::new(WriterShared { read, state: Mutex::new(state) }),
             room: None,
             is_truncated: false,
         }

@@ -59,11 +59,9 @@ impl RequestChannel {
     /// The first request is over: further ones come by the socket, if the script has chosen it. Otherwise it is closed.
     pub(crate) fn settle_offer(&mut self, is_socket_chosen: bool) {
         self.socket = match std::mem::replace(&mut self.socket, Socket::None) {
-            Socket::Offered(socket) if is_socket_chosen => Socket::Chosen(Requests {
-                socket,
-                record: Vec::new(),
-                sent: 0,
-            }),
+            Socket::Offered(socket) if is_socket_chosen => {
+                Socket::Chosen(Requests { socket, record: Vec::new(), sent: 0 })
+            }
             Socket::Offered(_) => Socket::None,
             other => other,
         };

@@ -33,11 +33,7 @@ pub(crate) struct RequestSocket {
 
 impl RequestSocket {
     pub(crate) fn new(own: OwnedFd, script: PipeEnd) -> RequestSocket {
-        RequestSocket {
-            own,
-            script,
-            room: None,
-        }
+        RequestSocket { own, script, room: None }
     }
 
     /// Leaves the event loop of its worker.

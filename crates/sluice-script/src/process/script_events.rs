@@ -416,12 +416,7 @@ mod tests {
 
     fn watched() -> (Watch, ScriptEvents) {
         let hub = Hub::new();
-        let watch = hub
-            .watch(Spec {
-                items: Items::ALL,
-                ..Spec::default()
-            })
-            .unwrap();
+        let watch = hub.watch(Spec { items: Items::ALL, ..Spec::default() }).unwrap();
         let worker = WorkerHub::new(&hub);
         let tracer = worker.exchange(&Tracer::NONE, TracedAttributes::default);
         let events = ScriptEvents::of(Rc::new(Job(tracer)));

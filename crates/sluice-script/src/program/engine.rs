@@ -183,10 +183,7 @@ pub(crate) fn source_paths(settings: &ScriptSettings, engines: &Engines) -> Vec<
         let is_kept = engine.engine != Engine::Php || settings.engines.app.is_some();
         let suffixes = engine.engine.source_suffixes();
         if let Some(directory) = directory.filter(|_| is_kept && !suffixes.is_empty() && settings.reload_on.is_none()) {
-            sources.push(SourcePath {
-                path: directory.to_owned(),
-                suffixes,
-            });
+            sources.push(SourcePath { path: directory.to_owned(), suffixes });
         }
     }
     sources

@@ -93,11 +93,7 @@ enum Outcome {
 impl Trial {
     /// The trial of an engine of a route. `None` if the engine or its user is missing, which has been reported.
     fn new(engine: &Engine, script: &ScriptSettings, server: &Subject) -> Option<(Trial, Subject)> {
-        let Command {
-            program,
-            arguments,
-            file,
-        } = find(engine, &script.engines).ok()?;
+        let Command { program, arguments, file } = find(engine, &script.engines).ok()?;
         let user = match &script.confinement.user {
             ScriptUser::Named(user) => Subject::of(user),
             // The owners of scripts are not known before there is a request.

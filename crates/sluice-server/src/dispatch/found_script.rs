@@ -33,11 +33,7 @@ pub(crate) fn script_at<'s>(site: &Site, resolved: &Resolved<'s>, path: &str) ->
             None => Some(locate(site, route, kind.script()?, path, below)),
         }
     })?;
-    Some(FoundScript {
-        route,
-        scripts: kind.script()?,
-        located,
-    })
+    Some(FoundScript { route, scripts: kind.script()?, located })
 }
 
 /// The script that a path of the site leads to, with its route. Routes with conditions are skipped. `None` if it leads to none.

@@ -56,10 +56,7 @@ impl<C> Default for KnownHosts<C> {
 
 impl<C> Hosts<C> {
     fn of(config: Weak<C>) -> Hosts<C> {
-        Hosts {
-            config,
-            hosts: Default::default(),
-        }
+        Hosts { config, hosts: Default::default() }
     }
 }
 
@@ -81,10 +78,7 @@ impl<C> KnownHosts<C> {
             *hosts = Hosts::of(Rc::downgrade(config));
         }
         let place = place(known.field.as_bytes());
-        hosts.hosts[place] = Some(Entry {
-            listener,
-            known: Rc::new(known),
-        });
+        hosts.hosts[place] = Some(Entry { listener, known: Rc::new(known) });
     }
 }
 

@@ -93,11 +93,7 @@ pub(crate) struct RoutedPath<'a> {
 
 impl<'a> RoutedPath<'a> {
     pub(crate) fn outside_request(path: &'a str) -> RoutedPath<'a> {
-        RoutedPath {
-            path,
-            query: None,
-            attributes: None,
-        }
+        RoutedPath { path, query: None, attributes: None }
     }
 
     pub(crate) fn at(self, target: &'a Target) -> RoutedPath<'a> {

@@ -59,9 +59,7 @@ fn attributes(context: &Context, view: &RequestView, listener: Option<usize>) ->
 
 fn summary(view: &RequestView, masks: &Masks) -> String {
     let request = &view.request;
-    let NewRequest {
-        method, uri, version, ..
-    } = request;
+    let NewRequest { method, uri, version, .. } = request;
     let mut text = format!("{method} {} {version:?}", masks.text(&uri.to_string()));
     if let Some(host) = &request.host {
         let _ = write!(text, "\nhost: {}", masks.field("host", host.as_bytes()));

@@ -85,9 +85,7 @@ impl std::error::Error for OrderError {}
 
 impl Operator {
     pub(crate) fn new(state: &Arc<ServerState>) -> Operator {
-        Operator {
-            state: Arc::clone(state),
-        }
+        Operator { state: Arc::clone(state) }
     }
 
     /// Whether every worker answers within two seconds.

@@ -79,9 +79,7 @@ impl PendingAnswer {
         let file = answer.script.file.clone();
         let asked = agent::ask(Rc::new(self.job(exchange, request, &site, answer))).await;
         let said = asked.inspect_err(|fault| self.note_failure(exchange, &file, fault))?;
-        let AgentAnswer {
-            name, groups, refused, ..
-        } = said;
+        let AgentAnswer { name, groups, refused, .. } = said;
         exchange.tracer.stage(Stage::Checking);
         note_access(exchange, || match &refused {
             Some(reason) => format!("agent {}: refused: {reason:?}", file.display()),
@@ -123,11 +121,7 @@ impl PendingAnswer {
     }
 
     fn job(&self, exchange: &Exchange, request: &Request, site: &Arc<Site>, answer: AgentScript) -> Job {
-        let AgentScript {
-            route,
-            script,
-            mut target,
-        } = answer;
+        let AgentScript { route, script, mut target } = answer;
         // For the agent's own log: what it says of a name and a password holds for every path.
         target.raw = request.raw_target().into();
         let mut fields = http::HeaderMap::clone(&request.fields);

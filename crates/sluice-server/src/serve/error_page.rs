@@ -209,10 +209,7 @@ fn text(page: &ErrorPage<'_>) -> Rendered {
         body.extend(page.stderr.iter().flat_map(|line| ["  ", line, "\n"]));
     }
     body += &format!("Request {id}\n");
-    Rendered {
-        media_type: MediaType::Text,
-        body,
-    }
+    Rendered { media_type: MediaType::Text, body }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -235,11 +232,7 @@ mod tests {
     fn answer(fault: &Fault, settings: &ErrorSettings, accept: &str) -> (HeaderMap, String) {
         let fields = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_str(accept).unwrap())]);
         let id = UniqueId::new(*b"k3x9m2p7", 1);
-        let subject = PageSubject {
-            id,
-            path: "/<a>",
-            fields: &fields,
-        };
+        let subject = PageSubject { id, path: "/<a>", fields: &fields };
         let detail = match settings.detail {
             ErrorDetail::All => PageDetail::Shown,
             _ => PageDetail::Hidden,

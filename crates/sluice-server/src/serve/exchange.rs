@@ -91,11 +91,7 @@ impl Exchange {
     ) -> Box<Exchange> {
         context.counts.begin();
         let (id, arrival) = (context.next_id(), context.arrival());
-        let NewEntry {
-            place,
-            progress,
-            tracer,
-        } = context.in_progress.begin(
+        let NewEntry { place, progress, tracer } = context.in_progress.begin(
             NewRequest {
                 id,
                 started: arrival.instant,

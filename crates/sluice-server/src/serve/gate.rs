@@ -149,9 +149,7 @@ impl Gate {
     /// The gate of a server.
     /// Errors: the system gives no random bytes.
     pub(crate) fn new() -> Result<Gate, String> {
-        Ok(Gate {
-            control: Arc::new(AccessControl::new()?),
-        })
+        Ok(Gate { control: Arc::new(AccessControl::new()?) })
     }
 
     /// Lets the answer of a decision pass.

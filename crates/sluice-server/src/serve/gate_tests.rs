@@ -110,10 +110,7 @@ pub(super) fn settings(root: &Path) -> Settings {
                 }),
             ),
         ],
-        files: FileSettings {
-            listing: true,
-            ..FileSettings::default()
-        },
+        files: FileSettings { listing: true, ..FileSettings::default() },
         compression: CompressionSettings::default(),
         errors: ErrorSettings::default(),
         log: None,

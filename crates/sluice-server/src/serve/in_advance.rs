@@ -135,8 +135,5 @@ fn proctored(site: &Site, route: &Arc<ScriptRoute>, path: &str) -> Result<Option
         return Ok(None);
     };
     let is_own = Arc::ptr_eq(&found, route);
-    Ok(is_own.then_some(Prepared {
-        script,
-        target: Some(target),
-    }))
+    Ok(is_own.then_some(Prepared { script, target: Some(target) }))
 }

@@ -127,10 +127,7 @@ mod tests {
     fn a_client_of_this_machine_has_totals_unless_its_network_may_write() {
         let own = SocketAddr::from(([127, 0, 0, 1], 40_000));
         let trusted = AccessSettings::of_this_machine("x:1");
-        let plain = AccessSettings {
-            is_write_named: false,
-            ..trusted.clone()
-        };
+        let plain = AccessSettings { is_write_named: false, ..trusted.clone() };
         let of = |settings: &AccessSettings| {
             let access = sluice_settings::rule::AccessUse::Limited(Arc::new(settings.clone()));
             extent(own, &Access::of(access))

@@ -98,11 +98,7 @@ impl Queued {
     /// Waits for the permit, and gives it to the exchange.
     /// Errors: the client's (503): it has waited for too long.
     pub(crate) async fn wait(self, exchange: &mut Exchange) -> Result<(), Fault> {
-        let Queued {
-            settings,
-            throttle,
-            place,
-        } = self;
+        let Queued { settings, throttle, place } = self;
         let began = Instant::now();
         let waited = timeout(settings.queue_timeout, place.wait()).await;
         exchange.tracer.stage(Stage::Checking);

@@ -48,12 +48,7 @@ impl<'a> WatchedRoutes<'a> {
             [] => String::new(),
             changes => format!("\nset: {}", changes.join("; ")),
         };
-        let Route {
-            origin,
-            pattern,
-            comment,
-            ..
-        } = route;
+        let Route { origin, pattern, comment, .. } = route;
         let comment = comment.as_ref().map(|comment| format!(", {comment:?}"));
         let comment = comment.unwrap_or_default();
         self.note(&format!(

@@ -29,11 +29,7 @@ impl Running {
         let ListenAddress::Inet(address) = server.addresses()[0] else {
             panic!("no port")
         };
-        Running {
-            server,
-            address,
-            _directory: directory,
-        }
+        Running { server, address, _directory: directory }
     }
 
     fn watch(&self, spec: Spec) -> Watch {
@@ -68,10 +64,7 @@ impl Drop for Running {
 }
 
 fn all() -> Spec {
-    Spec {
-        items: Items::ALL,
-        ..Spec::default()
-    }
+    Spec { items: Items::ALL, ..Spec::default() }
 }
 
 fn of(filter: Filter) -> Spec {

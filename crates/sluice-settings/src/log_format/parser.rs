@@ -42,11 +42,7 @@ struct Modifiers {
 
 impl<'a> Parser<'a> {
     pub(super) fn parse(text: &'a str) -> Result<Parsed, FormatMistake> {
-        let mut parser = Parser {
-            text,
-            at: 0,
-            parsed: Parsed::default(),
-        };
+        let mut parser = Parser { text, at: 0, parsed: Parsed::default() };
         parser.parsed.items = parser.items()?;
         Ok(parser.parsed)
     }

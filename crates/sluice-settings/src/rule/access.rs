@@ -517,10 +517,7 @@ impl Access {
     /// The access that a route says.
     #[must_use]
     pub fn of(access: AccessUse) -> Access {
-        Access {
-            own: Some(access),
-            others: Vec::new(),
-        }
+        Access { own: Some(access), others: Vec::new() }
     }
 
     /// The agent that comes with the server, if its route asks one.

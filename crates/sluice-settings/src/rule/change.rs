@@ -187,11 +187,7 @@ impl BodyBounds {
     }
 
     fn lines(self) -> impl Iterator<Item = String> {
-        let BodyBounds {
-            bytes_max,
-            timeout,
-            bytes_per_second_min,
-        } = self;
+        let BodyBounds { bytes_max, timeout, bytes_per_second_min } = self;
         let lines = [
             bytes_max.map(|bytes| format!("bodies up to {}", size_in_words(bytes))),
             timeout.map(|time| format!("bodies silent for up to {}", format_duration(time))),

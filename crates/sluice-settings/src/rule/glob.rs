@@ -25,10 +25,7 @@ pub(super) struct AnyOf<T> {
 // Not derived, because that would require `T: Default`.
 impl<T> Default for AnyOf<T> {
     fn default() -> AnyOf<T> {
-        AnyOf {
-            of: Vec::new(),
-            but: Vec::new(),
-        }
+        AnyOf { of: Vec::new(), but: Vec::new() }
     }
 }
 

@@ -275,10 +275,7 @@ mod tests {
 
     fn changes(expiry: Option<Expiry>, fields: &[FieldChange]) -> Adjustments {
         Adjustments {
-            head: HeadChanges {
-                expiry,
-                fields: vec![fields.into()],
-            },
+            head: HeadChanges { expiry, fields: vec![fields.into()] },
             ..Adjustments::default()
         }
     }

@@ -139,10 +139,7 @@ impl Replacement {
             }
             rest = after;
         }
-        Ok(Replacement {
-            text: text.to_owned(),
-            parts,
-        })
+        Ok(Replacement { text: text.to_owned(), parts })
     }
 
     /// Whether there are no places for captures.

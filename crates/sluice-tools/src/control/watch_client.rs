@@ -177,10 +177,7 @@ pub fn run(options: &WatchOptions, caller: Caller) -> Result<ExitCode, String> {
     let spec = options.spec()?;
     let (socket, stream) = options.server.connect(caller)?;
     let named = |error: io::Error| format!("{}: {error}", socket.display());
-    let watching = Watching::Watch {
-        format: options.format(),
-        spec,
-    };
+    let watching = Watching::Watch { format: options.format(), spec };
     let mut stream = BufReader::with_capacity(READ_BYTES, stream);
     let (answer, _) = exchange(&mut stream, &watching).map_err(named)?;
     if !answer.ok {

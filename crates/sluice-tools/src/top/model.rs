@@ -105,10 +105,7 @@ pub(super) struct Model {
 
 impl Model {
     pub(super) fn new(filter: String) -> Model {
-        Model {
-            filter,
-            ..Model::default()
-        }
+        Model { filter, ..Model::default() }
     }
 
     /// Takes what has come of the server.

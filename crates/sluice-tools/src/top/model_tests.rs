@@ -90,9 +90,7 @@ fn a_line_leads_to_its_request_and_its_script() {
     model.ask_to_retire();
     assert_eq!(
         model.question.take(),
-        Some(Command::Retire {
-            script: "/s/slow".into()
-        })
+        Some(Command::Retire { script: "/s/slow".into() })
     );
     model.select_by(1);
     model.ask_to_retire();

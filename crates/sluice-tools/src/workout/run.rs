@@ -425,9 +425,6 @@ async fn read(
     let bytes = check.bytes();
     Ok(match is_broken {
         true => Outcome::Broken { bytes },
-        false => Outcome::Complete {
-            difference: check.finish(status),
-            bytes,
-        },
+        false => Outcome::Complete { difference: check.finish(status), bytes },
     })
 }

@@ -23,11 +23,7 @@ impl Tracer {
         let Some(inner) = self.wanting(item) else { return };
         let bytes = bytes();
         inner.scan(bytes.len(), || {
-            let content = Content::Bytes {
-                direction,
-                bytes,
-                omitted: 0,
-            };
+            let content = Content::Bytes { direction, bytes, omitted: 0 };
             inner.add(item, module, content);
         });
     }
@@ -58,11 +54,7 @@ impl Tracer {
                 mask(&mut copy);
                 copy.truncate(room.shown);
                 let omitted = length - copy.len();
-                let content = Content::Bytes {
-                    direction,
-                    bytes: copy,
-                    omitted,
-                };
+                let content = Content::Bytes { direction, bytes: copy, omitted };
                 inner.add(item, module, content);
             });
         }

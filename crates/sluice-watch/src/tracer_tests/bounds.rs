@@ -8,10 +8,7 @@ use crate::Scanned;
 #[test]
 fn bytes_are_bounded_per_request() {
     let server = Server::new();
-    let watch = server.watch(Spec {
-        octets_max: 10,
-        ..all()
-    });
+    let watch = server.watch(Spec { octets_max: 10, ..all() });
     let exchange = server.exchange(&server.connection(), "/");
     for _ in 0..3 {
         exchange.note_bytes(Item::Mailbox, "script", Direction::Sent, || vec![b'x'; 8]);
@@ -28,10 +25,7 @@ fn bytes_are_bounded_per_request() {
 #[test]
 fn bytes_that_nobody_is_shown_are_not_scanned() {
     let server = Server::new();
-    let watch = server.watch(Spec {
-        octets_max: 10,
-        ..all()
-    });
+    let watch = server.watch(Spec { octets_max: 10, ..all() });
     let connection = server.connection();
     let mut masked = 0;
     let mut note = |length: usize| {

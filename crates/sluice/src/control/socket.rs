@@ -71,13 +71,7 @@ impl Control {
         Ok(Control {
             requests,
             _file: None,
-            accepting: tokio::spawn(accept(
-                listener,
-                Server {
-                    requests: sender,
-                    hub: Arc::clone(hub),
-                },
-            )),
+            accepting: tokio::spawn(accept(listener, Server { requests: sender, hub: Arc::clone(hub) })),
         })
     }
 
@@ -268,12 +262,7 @@ async fn answer_peer(
             return answer(&mut writer, &refusal).await;
         }
     };
-    let mut connection = Connection {
-        reader,
-        writer,
-        peer,
-        slot,
-    };
+    let mut connection = Connection { reader, writer, peer, slot };
     if is_watch(&line) {
         return match serde_json::from_str(&line) {
             Ok(watching) => watch(watching, connection, &server.hub).await,
@@ -331,9 +320,7 @@ async fn watch(watching: Watching, mut connection: Connection, hub: &Arc<Hub>) -
         stall: STALL,
     };
     connection.answer(&CommandResult::done()).await?;
-    let Connection {
-        reader, writer, slot, ..
-    } = connection;
+    let Connection { reader, writer, slot, .. } = connection;
     drop(slot);
     stream.run(reader.into_inner().into_inner(), writer).await;
     Ok(())

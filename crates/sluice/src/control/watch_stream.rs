@@ -124,10 +124,7 @@ mod tests {
     use super::*;
 
     fn once() -> Spec {
-        Spec {
-            once: true,
-            ..Spec::default()
-        }
+        Spec { once: true, ..Spec::default() }
     }
 
     fn stream(hub: &Arc<Hub>, spec: Spec, format: WatchFormat) -> Stream {

@@ -59,11 +59,7 @@ impl Site {
         let is_there = |needs: Needs| programs::is_there(needs, sdk.as_deref());
         let missing = write(&path, programs::built().as_deref(), is_there).map_err(refuse)?;
         log_result(&missing, &path);
-        Ok(Site {
-            _directory: directory,
-            path,
-            sdk,
-        })
+        Ok(Site { _directory: directory, path, sdk })
     }
 
     /// The site, with error pages that show so much.
@@ -227,10 +223,7 @@ mod tests {
     fn one_directory_is_served_in_three_ways_and_removed_with_the_site() {
         let site = Site::unpack(None).expect("a temporary directory");
         let command = clap::Parser::parse_from(["sluice", "demo"]);
-        let arguments::Arguments {
-            command: arguments::Command::Demo(demo),
-        } = command
-        else {
+        let arguments::Arguments { command: arguments::Command::Demo(demo) } = command else {
             panic!("not demo")
         };
         let settings = demo

@@ -31,10 +31,7 @@ pub(super) fn route(directory: &Path, origin: &str) -> RouteSettings {
         .iter()
         .filter_map(|to| Replacement::rewrite(to, &pattern).ok());
     let settings = DirectorySettings {
-        scripts: Some(SuffixScripts {
-            suffixes: vec![".sh".into()],
-            script,
-        }),
+        scripts: Some(SuffixScripts { suffixes: vec![".sh".into()], script }),
         fallback: paths.map(Fallback::Path).collect(),
         ..DirectorySettings::new(directory.to_owned())
     };

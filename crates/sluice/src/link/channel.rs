@@ -176,10 +176,7 @@ impl Channel {
             return Err(io::ErrorKind::InvalidData.into());
         }
         bytes.truncate(received.bytes);
-        Ok((received.bytes > 0).then_some(Arrived {
-            bytes,
-            descriptors: received.descriptors,
-        }))
+        Ok((received.bytes > 0).then_some(Arrived { bytes, descriptors: received.descriptors }))
     }
 
     /// Appends a record to what has arrived. Returns its kind.
@@ -352,11 +349,7 @@ mod tests {
             let (near, far) = sockets.expect("sockets");
             let (mut reader, writer) = io::pipe().expect("a pipe");
             let fds = [writer.as_fd()];
-            let record = Record {
-                kind: [MORE],
-                text: b"a",
-                fds: &fds,
-            };
+            let record = Record { kind: [MORE], text: b"a", fds: &fds };
             send_record(far.as_fd(), &record).expect("room for a record");
             let mut near = Channel::to_untrusted(near).expect("a channel");
             assert!(near.next::<String>().await.is_err());

@@ -216,13 +216,8 @@ mod tests {
         tracing::subscriber::with_default(tracing_subscriber::registry().with(collector), log);
         let items: VecDeque<Item> = queue.take(Some(std::time::Duration::ZERO)).items;
         let text = |item| match item {
-            Item::Line(Line {
-                body: Body::Text(text), ..
-            }) => text,
-            Item::Line(Line {
-                body: Body::Json(members),
-                ..
-            }) => String::from_utf8(members).expect("UTF-8"),
+            Item::Line(Line { body: Body::Text(text), .. }) => text,
+            Item::Line(Line { body: Body::Json(members), .. }) => String::from_utf8(members).expect("UTF-8"),
             Item::Command(_) => panic!("not a line"),
         };
         items.into_iter().map(text).collect()

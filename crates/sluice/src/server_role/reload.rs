@@ -176,11 +176,7 @@ fn needing_restart(started: &Settings, read: &Settings, connections_max: usize) 
         core_dumps,
         control,
         watch: _,
-        users: UserSettings {
-            server,
-            scripts: _,
-            owners: _,
-        },
+        users: UserSettings { server, scripts: _, owners: _ },
     } = started;
     let modes = read.listen.iter().filter(|wanted| changes_mode(listen, wanted));
     let mut pending: Vec<String> = modes

@@ -30,11 +30,7 @@ impl LogFiles {
                 None => drop(of_sites.insert(file.to_owned())),
             }
         }
-        LogFiles {
-            of_server,
-            of_sites,
-            closed,
-        }
+        LogFiles { of_server, of_sites, closed }
     }
 }
 
@@ -42,11 +38,7 @@ impl Role<'_> {
     /// Opens the logs again. A file that cannot be opened stays open under its new name. That of a site is an error in the log and in the answer and no
     /// failure of the command: a program such as logrotate would do nothing more for the other files then.
     pub(super) async fn reopen_logs(&self, report: &mut Report) {
-        let LogFiles {
-            of_server,
-            of_sites,
-            closed,
-        } = LogFiles::of(&self.settings);
+        let LogFiles { of_server, of_sites, closed } = LogFiles::of(&self.settings);
         let mut silent = BTreeSet::new();
         let of_server = failures(of_server, &mut silent).await;
         let of_sites = failures(of_sites, &mut silent).await;

@@ -255,10 +255,7 @@ mod tests {
     impl Run {
         fn serving() -> Run {
             let now = Instant::now();
-            let mut run = Run {
-                life: Life::begin(now),
-                now,
-            };
+            let mut run = Run { life: Life::begin(now), now };
             assert_eq!(run.on(LifeEvent::Started), None);
             assert_eq!(run.life.state(), State::Serving);
             run

@@ -130,10 +130,7 @@ mod tests {
             (format!("@{name}"), UnixDatagram::bind_addr(&abstract_name)),
         ] {
             let socket = socket.expect("a socket");
-            let notifier = Notifier {
-                socket: connect(&given),
-                watchdog: None,
-            };
+            let notifier = Notifier { socket: connect(&given), watchdog: None };
             notifier.ready("Serving");
             notifier.alive();
             notifier.reloading();

@@ -95,12 +95,7 @@ impl Supervisor<'_> {
         // Those that systemd has passed were all used at the start.
         let plan = with_deadline(silent, || self.sockets.plan(&settings, &mut Activated::default()));
         let plan = plan.map_err(|text| format!("{text}; nothing has changed"))?;
-        Ok(Prepared {
-            settings,
-            plan,
-            bundle,
-            certificates,
-        })
+        Ok(Prepared { settings, plan, bundle, certificates })
     }
 
     pub(super) async fn begin_reload(&mut self) -> Option<LifeEvent> {

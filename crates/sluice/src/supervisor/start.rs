@@ -171,10 +171,7 @@ fn listen() -> Result<(Signals, Signal), String> {
 
 /// Has the log its level and format. The file of the log is that of the server process; this one writes to standard error.
 pub(super) fn use_log(settings: &ServerLog, logger: &Logger) -> Result<(), String> {
-    let change = logger.prepare(&ServerLog {
-        file: None,
-        ..settings.clone()
-    });
+    let change = logger.prepare(&ServerLog { file: None, ..settings.clone() });
     logger.apply(change?);
     Ok(())
 }

@@ -141,12 +141,7 @@ impl Supervisor<'_> {
 
     /// The new server process serves, without what `lacks` names: the old one ends after its exchanges.
     pub(super) async fn use_candidate(&mut self, lacks: Vec<String>) {
-        let Some(Candidate {
-            process,
-            prepared: Some(prepared),
-            ..
-        }) = self.candidate.take()
-        else {
+        let Some(Candidate { process, prepared: Some(prepared), .. }) = self.candidate.take() else {
             return;
         };
         if let Err(error) = use_log(&prepared.settings.server_log, self.logger) {

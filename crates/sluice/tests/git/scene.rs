@@ -76,10 +76,7 @@ impl Scene {
         }
         let file = directory.path().join("sluice.toml");
         fs::write(&file, text).unwrap();
-        Some(Scene {
-            server: Server::start(&file),
-            directory,
-        })
+        Some(Scene { server: Server::start(&file), directory })
     }
 
     /// A path in the directory.

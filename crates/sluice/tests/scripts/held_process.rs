@@ -40,13 +40,7 @@ fn scene() -> Option<Scene> {
         gate.write("\n\n");
         return None;
     };
-    Some(Scene {
-        server,
-        client,
-        gate,
-        pid,
-        held,
-    })
+    Some(Scene { server, client, gate, pid, held })
 }
 
 #[test]

@@ -32,11 +32,7 @@ pub(crate) enum Trial {
 impl Pool {
     /// Processes are started in advance. `random` chooses the limits of each process.
     pub(crate) fn with_preparation(self, random: u64) -> Pool {
-        Pool {
-            prepares: true,
-            random,
-            ..self
-        }
+        Pool { prepares: true, random, ..self }
     }
 
     /// Whether it has processes even if there is no request.
@@ -201,10 +197,7 @@ impl Pool {
     }
 
     fn prepare(&mut self, worker: usize, cause: Cause, now: Instant) -> ProcessId {
-        let applicant = Applicant {
-            worker,
-            ..Applicant::default()
-        };
+        let applicant = Applicant { worker, ..Applicant::default() };
         let id = self.add(applicant, cause, now);
         if let Some(slot) = self.slot(id) {
             slot.advance = Advance::Starting;

@@ -36,12 +36,7 @@ impl<E: Send + 'static> Reaper<E> {
         let (announce, end) = oneshot::channel();
         // Fails if the server ends.
         remote.on_end(move |end| drop(announce.send(end)));
-        Ok(Reaper {
-            remote,
-            end,
-            errors,
-            ended,
-        })
+        Ok(Reaper { remote, end, errors, ended })
     }
 }
 
@@ -51,12 +46,7 @@ pub(super) async fn reap(
     reaper: Reaper<impl FnOnce(EndedProcess) + Send + 'static>,
     mut commands: watch::Receiver<Command>,
 ) {
-    let Reaper {
-        remote,
-        mut end,
-        mut errors,
-        ended,
-    } = reaper;
+    let Reaper { remote, mut end, mut errors, ended } = reaper;
     let mut next = Escalation::None;
     let mut ended = Some(ended);
     let mut error_requests = process.errors.requests();

@@ -194,12 +194,7 @@ pub(super) async fn carry_out(mut ask: Ask, notation: Notation) -> Result<Respon
         values,
     };
     let CommandResult { ok, messages, .. } = (action.run)(requested).await;
-    let done = Done {
-        action: name,
-        ok,
-        messages,
-        page,
-    };
+    let done = Done { action: name, ok, messages, page };
     let mut response = match notation {
         Notation::Json => answer::json(&done)?,
         Notation::Html => answer::html(&ask, &frame(&PAGE, &ask), &done),

@@ -28,10 +28,7 @@ const FILES_KEPT: &str = "private, max-age=300";
 
 pub(super) fn html(ask: &Ask, frame: &Frame<'_>, report: &dyn Report) -> Response<ResponseBody> {
     let token = ask.context.state.visitors.token_of(&ask.visitor);
-    let buttons = Buttons {
-        token: &token,
-        page: frame.page.name,
-    };
+    let buttons = Buttons { token: &token, page: frame.page.name };
     let page = frame.render(&report.html(&buttons));
     new("text/html; charset=utf-8", page.into())
 }

@@ -45,10 +45,7 @@ pub(super) fn respond(
             let Ok(report) = collect(&wanted).await else {
                 return;
             };
-            let buttons = Buttons {
-                token: &token,
-                page: name,
-            };
+            let buttons = Buttons { token: &token, page: name };
             let content = report.html(&buttons).into_string();
             if content != shown && events.are_taken() {
                 events.send("content", &content);

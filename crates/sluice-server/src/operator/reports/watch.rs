@@ -44,10 +44,7 @@ pub(super) fn collect(wanted: &Wanted) -> Collected {
         about: item.description(),
         is_asked: asked.contains(item),
     });
-    let groups = Items::GROUPS.map(|(name, items)| WatchGroup {
-        name,
-        items: items.to_string(),
-    });
+    let groups = Items::GROUPS.map(|(name, items)| WatchGroup { name, items: items.to_string() });
     let hub = wanted.context.front.watches().hub();
     ready(WatchPage {
         items: items.into(),

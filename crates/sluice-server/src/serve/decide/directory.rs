@@ -30,10 +30,7 @@ pub(super) struct ServedPath<'s> {
 
 impl<'s> ServedPath<'s> {
     pub(super) fn new(resolution: Box<Resolution<'s>>) -> ServedPath<'s> {
-        ServedPath {
-            resolution,
-            index: None,
-        }
+        ServedPath { resolution, index: None }
     }
 
     /// Notes the path of a fallback, unless it is an index page that is sent.
@@ -204,10 +201,7 @@ fn list<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>, fo
 fn add_slash<'s>(site: &'s Site, served: &mut ServedPath<'s>, path: AskedPath<'_>) -> Result<Answer, Fault> {
     let mut target = path.target.clone();
     target.path = format!("{}/", target.path).into();
-    let with_slash = AskedPath {
-        target: &target,
-        ..path
-    };
+    let with_slash = AskedPath { target: &target, ..path };
     if path.original.path.ends_with('/') {
         return look_up(site, served, with_slash);
     }

@@ -48,10 +48,7 @@ impl Decision<'_> {
             },
             (answer, _) => HeldAnswer::Made(answer),
         };
-        HeldDecision {
-            adjustments: self.adjustments,
-            answer,
-        }
+        HeldDecision { adjustments: self.adjustments, answer }
     }
 }
 

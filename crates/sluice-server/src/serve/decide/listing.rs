@@ -26,11 +26,7 @@ pub(crate) fn list(
     attributes: RequestAttributes<'_>,
     identity: &Identity,
 ) -> Result<Page, Fault> {
-    let view = View {
-        site,
-        attributes,
-        identity,
-    };
+    let view = View { site, attributes, identity };
     let asked = RoutedPath {
         path: &request.path,
         query,

@@ -36,10 +36,7 @@ impl NameServer {
                 let _ = socket.send_to(&answer(&query[..length], &records), client);
             }
         });
-        NameServer {
-            address,
-            thread: Some(thread),
-        }
+        NameServer { address, thread: Some(thread) }
     }
 }
 

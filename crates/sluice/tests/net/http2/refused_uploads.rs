@@ -28,10 +28,7 @@ impl Client {
         let mut stream = connect(server);
         let length = length.map(|length| length.to_string());
         stream.write_all(&post(1, path, length.as_deref())).unwrap();
-        Client {
-            stream,
-            received: Vec::new(),
-        }
+        Client { stream, received: Vec::new() }
     }
 
     /// Whether a frame of this type has arrived on a stream.

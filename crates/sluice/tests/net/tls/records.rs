@@ -70,10 +70,7 @@ fn long_responses_fill_records_that_are_a_little_shorter_than_allowed() {
         );
         let socket = TcpStream::connect_timeout(&server.tls_address(), DEADLINE).unwrap();
         socket.set_read_timeout(Some(DEADLINE)).unwrap();
-        let recorder = Recorder {
-            socket,
-            read: Vec::new(),
-        };
+        let recorder = Recorder { socket, read: Vec::new() };
         let mut stream = StreamOwned::new(connection.unwrap(), recorder);
         stream
             .write_all(b"GET /long.txt HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
