@@ -43,7 +43,7 @@ fn cgi_script_ends_with_its_client() {
 #[test]
 fn writes_of_a_cgiplus_script_fail_after_its_client_left() {
     let server = Setup::new()
-        .cgiplus("max = 1, client_grace = \"10s\"")
+        .cgiplus("max = 1, client_grace = \"1m\"")
         .c_programs()
         .start();
     let (half, failed) = (server.setup().event_fifo("half"), server.setup().event_fifo("failed"));
@@ -68,7 +68,7 @@ fn writes_of_a_cgiplus_script_fail_after_its_client_left() {
 #[test]
 fn blocked_write_fails_when_the_client_leaves() {
     let server = Setup::new()
-        .cgiplus("max = 1, client_grace = \"10s\"")
+        .cgiplus("max = 1, client_grace = \"1m\"")
         .c_programs()
         .start();
     let failed = server.setup().event_fifo("failed");
@@ -100,7 +100,7 @@ fn cgiplus_script_without_a_client_is_killed_after_the_grace_period() {
 #[test]
 fn plain_buffer_writes_are_refused_after_the_client_left() {
     let server = Setup::new()
-        .cgiplus("max = 1, client_grace = \"10s\"")
+        .cgiplus("max = 1, client_grace = \"1m\"")
         .python(
             "left",
             r#"
