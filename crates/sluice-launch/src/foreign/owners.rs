@@ -187,7 +187,11 @@ impl Walk {
     }
 
     fn open(&self, part: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
-        openat2(self.directory(), part, flags, FileMode::empty(), self.resolve)
+        match self.resolve.is_empty() {
+            // Also where openat2(2) is not available, so that the check for it can report that.
+            true => openat(self.directory(), part, flags, FileMode::empty()),
+            false => openat2(self.directory(), part, flags, FileMode::empty(), self.resolve),
+        }
     }
 
     /// The attributes of what was opened; those that the kernel has in its cache, if the walk is to wait for nobody.
