@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use sluice_launch::deadline;
+use sluice_launch::{deadline, first_part_of_another};
 use sluice_settings::Settings;
 use sluice_settings::permission::Subject;
 
@@ -25,17 +25,11 @@ pub(crate) fn warnings(settings: &Settings, server: &Subject) -> Vec<String> {
     warnings.into_iter().collect()
 }
 
-/// The first link or directory on a path with another owner, and its number. `None` for a path that leads nowhere.
+/// The first link or directory on a path to a directory with another owner, and its number. `None` for a path that leads nowhere.
 fn part_of_another(path: &Path, server: &Subject) -> Option<(PathBuf, u32)> {
-    let real = deadline::canonicalize(path).ok()?;
-    let trusted = [0, server.uid(), deadline::metadata(&real).ok()?.uid()];
-    let path = std::path::absolute(path).ok()?;
-    let mut parts: Vec<&Path> = path.ancestors().chain(real.ancestors()).collect();
-    parts.reverse();
-    parts.into_iter().find_map(|part| {
-        let owner = deadline::symlink_metadata(part).ok()?.uid();
-        (!trusted.contains(&owner)).then(|| (part.to_owned(), owner))
-    })
+    let trusted = [0, server.uid(), deadline::metadata(path).ok()?.uid()];
+    let asked = path.to_owned();
+    deadline::ask(path, move || first_part_of_another(&asked, &trusted)).ok()?
 }
 
 #[cfg(test)]
@@ -68,6 +62,10 @@ mod tests {
         lchown(path("link"), Some(64_011), None).unwrap();
         assert_eq!(part_of_another(&path("link"), &server), Some((path("link"), 64_011)));
         assert_eq!(part_of_another(&path("missing"), &server), None);
+        // A link of root to one of the user.
+        symlink("link", path("first")).unwrap();
+        symlink("of-root/../first", path("second")).unwrap();
+        assert_eq!(part_of_another(&path("second"), &server), Some((path("link"), 64_011)));
         // A directory below one of another user, who can rename it.
         lchown(path("of-user"), Some(64_011), None).unwrap();
         assert_eq!(
