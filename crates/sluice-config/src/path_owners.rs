@@ -1,4 +1,4 @@
-//! The owners of the paths that lead to served directories: whoever owns a link or a directory on such a path chooses what is served there.
+//! The owners of the paths that lead to served directories and to logs: whoever owns a link or a directory on such a path chooses what is served there, or written.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -23,6 +23,22 @@ pub(crate) fn warnings(settings: &Settings, server: &Subject) -> Vec<String> {
         }
     }
     warnings.into_iter().collect()
+}
+
+/// Warnings about links and directories on the paths of the server's own logs that belong neither to root nor to the user of the server.
+pub(crate) fn log_warnings(settings: &Settings, server: u32) -> Vec<String> {
+    let is_stream = |file: &Path| file.starts_with("/dev") || file.starts_with("/proc");
+    let files: BTreeSet<&Path> = settings.own_log_files().filter(|file| !is_stream(file)).collect();
+    let warning = |file: &Path| {
+        let (asked, shown) = (file.to_owned(), file.display());
+        let (part, owner) = deadline::ask(file, move || first_part_of_another(&asked, &[0, server])).ok()??;
+        Some(format!(
+            "log {shown}: {} belongs to user {owner}, who can read the log, and have a link, a FIFO or another file in its place: give it to root \
+             (chown -h root), or name a file in a directory of root or of the server's user",
+            part.display()
+        ))
+    };
+    files.into_iter().filter_map(warning).collect()
 }
 
 /// The first link or directory on a path to a directory with another owner, and its number. `None` for a path that leads nowhere.
