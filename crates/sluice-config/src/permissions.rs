@@ -46,6 +46,10 @@ pub fn unusable(settings: &Settings, users: &ServerUsers) -> Vec<String> {
             need(&identity.origin, key, Use::Read, &users.starter);
         }
     }
+    if let Some(spool) = &settings.spool_directory {
+        need("[server] spool_directory", spool, Use::Enter, &users.server);
+        need("[server] spool_directory", spool, Use::Write, &users.server);
+    }
     for site in &settings.sites {
         if let Some(root) = &site.root {
             need(&site.origin, root, Use::Enter, &users.server);

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use sluice_launch::deadline::metadata;
+use rustix::fs::statvfs;
+use sluice_launch::deadline::{ask, metadata};
 use sluice_settings::permission::Subject;
 use sluice_settings::rule::{AccessUse, CertificateUse};
 use sluice_settings::{
@@ -30,6 +31,7 @@ pub fn warnings_for(settings: &Settings, server: Option<u32>) -> Vec<String> {
     warnings.extend(small_buffer_budget(settings));
     warnings.extend(large_minimum(settings));
     warnings.extend(fifo_logs(settings));
+    warnings.extend(full_spool(settings));
     warnings.extend(
         server
             .into_iter()
@@ -46,6 +48,14 @@ pub fn warnings_for(settings: &Settings, server: Option<u32>) -> Vec<String> {
         }
     }
     warnings
+}
+
+/// A file system without room for what a script is to read.
+fn full_spool(settings: &Settings) -> Option<String> {
+    let directory = settings.spool_directory.clone()?;
+    let shown = format!("[server] spool_directory {}: no storage space", directory.display());
+    let free = ask(&directory.clone(), move || Ok(statvfs(&directory)?.f_bavail));
+    (free.ok()? == 0).then(|| format!("{shown}; larger request bodies for scripts are refused until that is corrected"))
 }
 
 /// A log is a FIFO. Those of /dev and /proc are streams of the server itself, which are open already.

@@ -94,6 +94,13 @@ fn status_names_directories_that_the_server_may_not_use_any_more() {
     assert!(!status().contains("faults"), "{}", status());
     set_mode(&root, 0o700);
     chown(&spool, Some(0), Some(0)).unwrap();
+    let checked = run(server.setup().directory(), &["check", "-c", "sluice.toml"]);
+    let mistake = format!("spool_directory: user {SERVER} may not write ");
+    assert!(
+        !checked.status.success() && checked.errors.contains(&mistake),
+        "{}",
+        checked.errors
+    );
     let faults = [
         format!("{0}: user {SERVER} may not enter {0} (mode 700, ", root.display()),
         format!("{0}: user {SERVER} may not write {0} (", spool.display()),
