@@ -28,6 +28,8 @@ pub(crate) struct Document<'a> {
     pub(crate) keys: &'static dyn Described,
     /// The text of the file.
     pub(crate) text: &'a str,
+    /// The offsets of its newlines.
+    newlines: Vec<usize>,
     /// Directory of the file, absolute: relative paths in the file start there.
     pub(crate) directory: &'a Path,
     /// The files that the configuration names; tests have files of their own.
@@ -106,6 +108,7 @@ impl<'a> Document<'a> {
             name,
             keys,
             text,
+            newlines: newlines(text).collect(),
             directory,
             files,
             main: None,
@@ -126,6 +129,7 @@ impl<'a> Document<'a> {
             name,
             keys,
             text,
+            newlines: newlines(text).collect(),
             directory,
             main: Some(self),
             whole: self.report.add(name, text, directory),
@@ -250,7 +254,12 @@ impl<'a> Document<'a> {
     /// The line of a byte offset.
     pub(crate) fn line(&self, offset: usize) -> usize {
         let (document, offset) = self.of(offset);
-        document.whole + line_in(document.text.as_bytes(), offset)
+        document.whole + document.line_here(offset)
+    }
+
+    /// The line, from 1, of an offset in the text of this file.
+    fn line_here(&self, offset: usize) -> usize {
+        1 + self.newlines.partition_point(|newline| *newline < offset)
     }
 
     /// The file of an offset, which is the main one for values of its blocks, and the offset in it.
@@ -283,8 +292,9 @@ impl<'a> Document<'a> {
     /// The text of the line of a byte offset.
     pub(crate) fn line_text(&self, offset: usize) -> &str {
         let (document, offset) = self.of(offset);
-        let number = line_in(document.text.as_bytes(), offset);
-        document.text.lines().nth(number - 1).unwrap_or_default()
+        let before = document.newlines[..document.line_here(offset) - 1].last();
+        let rest = document.text.get(before.map_or(0, |newline| newline + 1)..);
+        rest.and_then(|rest| rest.lines().next()).unwrap_or_default()
     }
 
     /// The first line of the text at `span`, shortened to 40 characters, for a message.
@@ -360,7 +370,7 @@ impl Report {
             name: name.to_owned(),
             directory: directory.to_owned(),
             whole,
-            last: whole + line_in(text.as_bytes(), text.len()),
+            last: whole + 1 + newlines(text).count(),
         });
         whole
     }
@@ -378,6 +388,10 @@ impl Report {
         let file = files.iter().rfind(|file| file.whole <= line);
         file.map_or_else(Default::default, |file| (file.name.clone(), line - file.whole))
     }
+}
+
+fn newlines(text: &str) -> impl Iterator<Item = usize> {
+    text.match_indices('\n').map(|(offset, _)| offset)
 }
 
 /// The text of a configuration file. The error is the line, from 1, of the first byte that is not UTF-8.

@@ -94,7 +94,7 @@ pub use server::default_workers;
 pub use site::{INDEX, parse_host};
 pub use start::{contents, sources};
 pub use users::parse_user;
-pub use warnings::warnings;
+pub use warnings::{warnings, warnings_for};
 
 use blocks::Blocks;
 use document::Document;

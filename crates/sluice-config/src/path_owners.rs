@@ -1,10 +1,10 @@
-//! The owners of the paths that lead to served directories: whoever owns a link or a directory on such a path chooses what is served there.
+//! The owners of the paths that lead to served directories and to logs: whoever owns a link or a directory on such a path chooses what is served there, or written.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use sluice_launch::deadline;
+use sluice_launch::{deadline, first_part_of_another};
 use sluice_settings::Settings;
 use sluice_settings::permission::Subject;
 
@@ -25,17 +25,27 @@ pub(crate) fn warnings(settings: &Settings, server: &Subject) -> Vec<String> {
     warnings.into_iter().collect()
 }
 
-/// The first link or directory on a path with another owner, and its number. `None` for a path that leads nowhere.
+/// Warnings about links and directories on the paths of the server's own logs that belong neither to root nor to the user of the server.
+pub(crate) fn log_warnings(settings: &Settings, server: u32) -> Vec<String> {
+    let is_stream = |file: &Path| file.starts_with("/dev") || file.starts_with("/proc");
+    let files: BTreeSet<&Path> = settings.own_log_files().filter(|file| !is_stream(file)).collect();
+    let warning = |file: &Path| {
+        let (asked, shown) = (file.to_owned(), file.display());
+        let (part, owner) = deadline::ask(file, move || first_part_of_another(&asked, &[0, server])).ok()??;
+        Some(format!(
+            "log {shown}: {} belongs to user {owner}, who can read the log, and have a link, a FIFO or another file in its place: give it to root \
+             (chown -h root), or name a file in a directory of root or of the server's user",
+            part.display()
+        ))
+    };
+    files.into_iter().filter_map(warning).collect()
+}
+
+/// The first link or directory on a path to a directory with another owner, and its number. `None` for a path that leads nowhere.
 fn part_of_another(path: &Path, server: &Subject) -> Option<(PathBuf, u32)> {
-    let real = deadline::canonicalize(path).ok()?;
-    let trusted = [0, server.uid(), deadline::metadata(&real).ok()?.uid()];
-    let path = std::path::absolute(path).ok()?;
-    let mut parts: Vec<&Path> = path.ancestors().chain(real.ancestors()).collect();
-    parts.reverse();
-    parts.into_iter().find_map(|part| {
-        let owner = deadline::symlink_metadata(part).ok()?.uid();
-        (!trusted.contains(&owner)).then(|| (part.to_owned(), owner))
-    })
+    let trusted = [0, server.uid(), deadline::metadata(path).ok()?.uid()];
+    let asked = path.to_owned();
+    deadline::ask(path, move || first_part_of_another(&asked, &trusted)).ok()?
 }
 
 #[cfg(test)]
@@ -68,6 +78,10 @@ mod tests {
         lchown(path("link"), Some(64_011), None).unwrap();
         assert_eq!(part_of_another(&path("link"), &server), Some((path("link"), 64_011)));
         assert_eq!(part_of_another(&path("missing"), &server), None);
+        // A link of root to one of the user.
+        symlink("link", path("first")).unwrap();
+        symlink("of-root/../first", path("second")).unwrap();
+        assert_eq!(part_of_another(&path("second"), &server), Some((path("link"), 64_011)));
         // A directory below one of another user, who can rename it.
         lchown(path("of-user"), Some(64_011), None).unwrap();
         assert_eq!(

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::path_owners;
+use sluice_launch::Credentials;
 use sluice_settings::permission::{Subject, Use, denial, is_permitted};
 use sluice_settings::rule::AccessUse;
 use sluice_settings::{
@@ -46,6 +47,10 @@ pub fn unusable(settings: &Settings, users: &ServerUsers) -> Vec<String> {
             need(&identity.origin, key, Use::Read, &users.starter);
         }
     }
+    if let Some(spool) = &settings.spool_directory {
+        need("[server] spool_directory", spool, Use::Enter, &users.server);
+        need("[server] spool_directory", spool, Use::Write, &users.server);
+    }
     for site in &settings.sites {
         if let Some(root) = &site.root {
             need(&site.origin, root, Use::Enter, &users.server);
@@ -81,31 +86,38 @@ pub fn unusable(settings: &Settings, users: &ServerUsers) -> Vec<String> {
 pub fn script_warnings(settings: &Settings, users: &ServerUsers) -> Vec<String> {
     let mut warnings = BTreeSet::new();
     let mut reached = OthersFiles::default();
-    for (route, script) in settings.scripts() {
-        let Some(user) = user_of(script, &users.server) else {
-            continue;
-        };
+    let scripts = settings
+        .scripts()
+        .filter_map(|(route, script)| Some((route, script, user_of(script, &users.server)?)));
+    let scripts: Vec<UsedScript<'_>> = scripts.collect();
+    // Files are asked for once for each user.
+    let mut by_user = BTreeMap::<_, (&Subject, BTreeSet<&str>)>::new();
+    for (route, script, user) in &scripts {
         // Landlock keeps it from what the route does not name.
-        let is_confined = script.confinement.files.is_some();
-        if !is_confined {
-            warnings.extend(readable_key(settings, &user).map(|key| {
-                format!(
-                    "scripts that run as {} can read the key {}, so a hole in one of them is the key of all sites: {}",
-                    user.name(),
-                    key.display(),
-                    advice(&user, users)
-                )
-            }));
-            reached.add(settings, route, &user, users);
+        if script.confinement.files.is_none() {
+            let Credentials { uid, gid, groups } = user.credentials();
+            let of_user = by_user.entry((uid, gid, groups)).or_insert((user, BTreeSet::new()));
+            of_user.1.insert(&route.origin);
         }
         let has_service_socket = matches!(settings.control, ControlSocket::Path(_));
         if has_service_socket && user.uid() == users.starter.uid() {
             warnings.insert(format!(
                 "scripts that run as {} can give the server commands (sluice drain), because it is the user who starts it: {}",
                 user.name(),
-                advice(&user, users)
+                advice(user, users)
             ));
         }
+    }
+    for (user, routes) in by_user.into_values() {
+        warnings.extend(readable_key(settings, user).map(|key| {
+            format!(
+                "scripts that run as {} can read the key {}, so a hole in one of them is the key of all sites: {}",
+                user.name(),
+                key.display(),
+                advice(user, users)
+            )
+        }));
+        reached.add(&scripts, &routes, user);
     }
     let of_paths = path_owners::warnings(settings, &users.server);
     warnings
@@ -149,6 +161,9 @@ fn readable_key(settings: &Settings, user: &Subject) -> Option<PathBuf> {
     keys.into_iter().find(|key| is_permitted(key, Use::Read, user)).cloned()
 }
 
+/// A script with its route and its user.
+type UsedScript<'a> = (&'a RouteSettings, &'a ScriptSettings, Subject);
+
 /// The scripts of other users that users can change, or read: by the name of the user, and the verb.
 #[derive(Default)]
 struct OthersFiles(BTreeMap<(String, &'static str), Reached>);
@@ -162,18 +177,15 @@ struct Reached {
 }
 
 impl OthersFiles {
-    /// Adds the scripts of other routes that those of a route reach.
-    fn add(&mut self, settings: &Settings, route: &RouteSettings, user: &Subject, users: &ServerUsers) {
-        for (other, script) in settings.scripts() {
-            let Some(owner) = user_of(script, &users.server) else {
-                continue;
-            };
+    /// Adds the scripts of other users that those of a user, on these routes, reach.
+    fn add(&mut self, scripts: &[UsedScript<'_>], routes: &BTreeSet<&str>, user: &Subject) {
+        for (other, script, owner) in scripts {
             let place = match &script.source {
                 ScriptSource::Directory(path) | ScriptSource::File(path) => path,
                 ScriptSource::App { directory, .. } => directory,
                 ScriptSource::Root => continue,
             };
-            if owner.uid() == user.uid() || other.origin == route.origin {
+            if owner.uid() == user.uid() {
                 continue;
             }
             // Who names a user for a route wants it to be apart; other scripts are usually readable by everybody.
@@ -184,7 +196,9 @@ impl OthersFiles {
                 () => continue,
             };
             let reached = self.0.entry((user.name().to_owned(), verb)).or_default();
-            reached.routes.insert(route.origin.clone());
+            if routes.first().is_some_and(|first| !reached.routes.contains(*first)) {
+                reached.routes.extend(routes.iter().map(|route| (*route).to_owned()));
+            }
             reached
                 .places
                 .insert(place.clone(), (owner.name().to_owned(), other.origin.clone()));

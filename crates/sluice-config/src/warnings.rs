@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use sluice_launch::deadline::metadata;
+use rustix::fs::statvfs;
+use sluice_launch::deadline::{ask, metadata};
+use sluice_settings::permission::Subject;
 use sluice_settings::rule::{AccessUse, CertificateUse};
 use sluice_settings::{
     Action, ClientCertificates, ListenSettings, RouteSettings, ScriptSettings, Settings, SiteSettings,
@@ -13,16 +15,28 @@ use sluice_settings::{
 use super::access_warnings;
 use super::client_certificates::is_served_on;
 use super::confinement_warnings;
+use super::path_owners;
 use sluice_settings::notation::format_size;
 
-/// The warnings about a configuration, each one line.
+/// The warnings about a configuration that this process serves, each one line.
 pub fn warnings(settings: &Settings) -> Vec<String> {
+    warnings_for(settings, Some(Subject::own().uid()))
+}
+
+/// The warnings about a configuration. `server`: the user of the server process, if that is known.
+pub fn warnings_for(settings: &Settings, server: Option<u32>) -> Vec<String> {
     let mut warnings = writable_by_all(&settings.config_files);
     warnings.extend(settings.warnings.iter().cloned());
     warnings.extend(small_body_budget(settings));
     warnings.extend(small_buffer_budget(settings));
     warnings.extend(large_minimum(settings));
     warnings.extend(fifo_logs(settings));
+    warnings.extend(full_spool(settings));
+    warnings.extend(
+        server
+            .into_iter()
+            .flat_map(|server| path_owners::log_warnings(settings, server)),
+    );
     warnings.extend(access_warnings::warnings(settings));
     warnings.extend(php_without_engine(settings));
     warnings.extend(confinement_warnings::warnings(settings));
@@ -34,6 +48,14 @@ pub fn warnings(settings: &Settings) -> Vec<String> {
         }
     }
     warnings
+}
+
+/// A file system without room for what a script is to read.
+fn full_spool(settings: &Settings) -> Option<String> {
+    let directory = settings.spool_directory.clone()?;
+    let shown = format!("[server] spool_directory {}: no storage space", directory.display());
+    let free = ask(&directory.clone(), move || Ok(statvfs(&directory)?.f_bavail));
+    (free.ok()? == 0).then(|| format!("{shown}; larger request bodies for scripts are refused until that is corrected"))
 }
 
 /// A log is a FIFO. Those of /dev and /proc are streams of the server itself, which are open already.

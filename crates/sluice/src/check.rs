@@ -89,7 +89,10 @@ fn find(check: &Check, file: &Path) -> Result<Found, Vec<Mistake>> {
         return Err(unusable);
     }
     sluice_server::check(&settings).map_err(|error| vec![whole(error.to_string())])?;
-    let mut warnings = sluice_config::warnings(&settings);
+    let known = server_users
+        .as_ref()
+        .filter(|users| checks_for_server(&settings, users));
+    let mut warnings = sluice_config::warnings_for(&settings, known.map(|users| users.server.uid()));
     if let Some(server_users) = &server_users {
         warnings.extend(try_engines(&settings, &server_users.server)?);
     }
@@ -165,11 +168,17 @@ fn unusable_logs(settings: &Settings, users: Option<&ServerUsers>) -> Vec<Mistak
         let (starter, server) = (own.clone(), own);
         return log_permissions::mistakes(settings, &ServerUsers { starter, server });
     };
-    let is_own = || owner_of_socket(&settings.control).is_none_or(|owner| owner.uid() == own.uid());
-    match sluice_launch::is_root() || users.server.uid() == own.uid() && is_own() {
+    match checks_for_server(settings, users) {
         true => log_permissions::mistakes(settings, users),
         false => Vec::new(),
     }
+}
+
+/// Whether this process may say what the server of these users can use. An ordinary user may not for what another one serves.
+fn checks_for_server(settings: &Settings, users: &ServerUsers) -> bool {
+    let own = Subject::own().uid();
+    let is_own = || owner_of_socket(&settings.control).is_none_or(|owner| owner.uid() == own);
+    sluice_launch::is_root() || users.server.uid() == own && is_own()
 }
 
 /// The user of the control socket, or of the directory that a service manager has made for it: the user who starts the server. `None` for root,

@@ -1,4 +1,4 @@
-//! `sluice check` for log files: whether the server process could open or make them, which a reload needs.
+//! `sluice check` for log files, and for the files of request bodies: whether the server process could open or make them, which a reload needs.
 //!
 //! Nothing is opened, because that would make the files. Permission bits decide for the user of the server process, as for the other files that `check` judges. Mounts that are
 //! read-only for the running server alone, as under a unit of systemd, are found through its /proc/PID/root.
@@ -19,10 +19,15 @@ use sluice_settings::{ControlSocket, Settings};
 
 use crate::supervisor::in_directory_of_root;
 
-/// The logs that the server process cannot open or make: each with why, and with the command that permits it.
+/// The logs and bodies that the server process cannot open or make: each with why, and with the command that permits it.
 pub(crate) fn mistakes(settings: &Settings, users: &ServerUsers) -> Vec<Mistake> {
     let root = root_of_server(&settings.control, users);
     let mut found = Vec::new();
+    if let (Some(spool), Some(root)) = (&settings.spool_directory, &root) {
+        let refusal = read_only(&spool.join("body"), root, users);
+        let message = |why| format!("[server] spool_directory {}: {why}", spool.display());
+        found.extend(refusal.map(|why| Mistake::of_nothing(message(why))));
+    }
     for (file, (kind, origin)) in log_files(settings) {
         let read_only = root.as_deref().and_then(|root| read_only(&file, root, users));
         for why in read_only.into_iter().chain(denied(&file, users)) {

@@ -31,14 +31,23 @@ struct Walk {
     /// The parts that follow, the next one last.
     rest: Vec<OsString>,
     links: usize,
-    /// The owner of each link and directory, and whether everybody may pass it.
-    passed: Vec<(u32, bool)>,
-    /// The owners of the links.
-    link_owners: Vec<u32>,
+    /// The path of the present place, without links.
+    place: PathBuf,
+    /// The links and directories.
+    passed: Vec<Passed>,
     /// The holder of the path (`holder_of`).
     holder: Option<u64>,
     /// RESOLVE_CACHED: the walk ends where a file system would have to be asked.
     resolve: ResolveFlags,
+}
+
+/// A link or directory on a path.
+struct Passed {
+    path: PathBuf,
+    owner: u32,
+    is_link: bool,
+    /// Whether everybody may pass it.
+    is_open: bool,
 }
 
 /// Opens a regular file by name alone (O_PATH).
@@ -53,9 +62,9 @@ pub(crate) fn open_for_owners(path: &Path) -> io::Result<OwnedFd> {
     let about = fstat(&file)?;
     let trusted = [0, geteuid().as_raw(), about.st_uid];
     let may_read = |user: u32| {
-        about.st_mode & OTHERS_READ != 0 && walk.passed.iter().all(|(owner, is_open)| *owner == user || *is_open)
+        about.st_mode & OTHERS_READ != 0 && walk.passed.iter().all(|part| part.owner == user || part.is_open)
     };
-    let mut owners = walk.passed.iter().map(|(owner, _)| *owner);
+    let mut owners = walk.passed.iter().map(|part| part.owner);
     match owners.find(|owner| !trusted.contains(owner) && !may_read(*owner)) {
         Some(owner) => Err(io::Error::other(format!(
             "belongs to user {}, and user {owner}, who owns a link or directory of its path, may not read it: name a path whose links and directories belong to root or to the owner of the file",
@@ -83,7 +92,8 @@ pub fn open_to_append(path: &Path, mode: u32) -> io::Result<File> {
     let trusted = [0, geteuid().as_raw()];
     let mut walk = Walk::begin(path)?;
     let (name, _) = walk.last()?;
-    if let Some(owner) = walk.link_owners.iter().find(|owner| !trusted.contains(owner)) {
+    let mut links = walk.passed.iter().filter(|part| part.is_link);
+    if let Some(Passed { owner, .. }) = links.find(|link| !trusted.contains(&link.owner)) {
         return Err(io::Error::other(format!(
             "a link of its path belongs to user {owner}, who could have it lead to any file: name the file itself, or give the link to root (chown -h root)"
         )));
@@ -115,9 +125,20 @@ pub fn is_path_of_root(directory: &Path) -> bool {
             (_, Some(found)) => fstat(&found)?.st_uid,
             (_, None) => return Ok(false),
         };
-        Ok(owner == 0 && walk.passed.iter().all(|(owner, _)| *owner == 0))
+        Ok(owner == 0 && walk.passed.iter().all(|part| part.owner == 0))
     };
     ask().unwrap_or(false)
+}
+
+/// The first link or directory on a path that belongs to none of these users, and its owner. What the path leads to does not count, and need not exist.
+///
+/// # Errors
+/// The path cannot be walked.
+pub fn first_part_of_another(path: &Path, trusted: &[u32]) -> io::Result<Option<(PathBuf, u32)>> {
+    let mut walk = Walk::begin(path)?;
+    walk.last()?;
+    let mut passed = walk.passed.into_iter().map(|part| (part.path, part.owner));
+    Ok(passed.find(|(_, owner)| !trusted.contains(owner)))
 }
 
 /// A number for whoever can keep a path from being answered for: the first on it who is neither root nor the user of this process, a user or a file system of
@@ -149,8 +170,8 @@ impl Walk {
             directories: vec![open("/", OFlags::PATH | OFlags::CLOEXEC, FileMode::empty())?],
             rest: Vec::new(),
             links: 0,
+            place: "/".into(),
             passed: Vec::new(),
-            link_owners: Vec::new(),
             holder: None,
             resolve: ResolveFlags::empty(),
         };
@@ -176,9 +197,11 @@ impl Walk {
         while let Some(part) = self.rest.pop() {
             if part == "/" {
                 self.directories.truncate(1);
+                self.place = "/".into();
             } else if part == ".." {
                 self.directories
                     .truncate(self.directories.len().saturating_sub(1).max(1));
+                self.place.pop();
             } else if let Some(found) = self.step(&part)? {
                 return Ok((part, found));
             }
@@ -203,6 +226,16 @@ impl Walk {
         Ok(statx(found, c"", how, StatxFlags::BASIC_STATS)?)
     }
 
+    fn pass(&mut self, path: PathBuf, about: &Statx) {
+        let is_link = FileType::from_raw_mode(about.stx_mode.into()) == FileType::Symlink;
+        self.passed.push(Passed {
+            path,
+            owner: about.stx_uid,
+            is_link,
+            is_open: is_link || u32::from(about.stx_mode) & OTHERS_ENTER != 0,
+        });
+    }
+
     /// Passes a link or directory. Returns what the last part leads to.
     fn step(&mut self, part: &OsStr) -> io::Result<Option<Option<OwnedFd>>> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -214,8 +247,7 @@ impl Walk {
         self.holder = self.holder.or_else(|| holder_behind(&about));
         match FileType::from_raw_mode(about.stx_mode.into()) {
             FileType::Symlink => {
-                self.passed.push((about.stx_uid, true));
-                self.link_owners.push(about.stx_uid);
+                self.pass(self.place.join(part), &about);
                 self.links += 1;
                 if self.links > LINKS_MAX {
                     return Err(Errno::LOOP.into());
@@ -228,8 +260,8 @@ impl Walk {
                 // Asked for as a directory, so that a file system is mounted on demand.
                 let found = self.open(part, flags | OFlags::DIRECTORY)?;
                 let about = self.about(&found)?;
-                self.passed
-                    .push((about.stx_uid, u32::from(about.stx_mode) & OTHERS_ENTER != 0));
+                self.place.push(part);
+                self.pass(self.place.clone(), &about);
                 self.directories.push(found);
             }
             _ => return Err(Errno::NOTDIR.into()),

@@ -74,8 +74,43 @@ fn check_knows_the_read_only_mounts_of_the_running_server() {
             assert!(said.contains(words), "no {words} in {said}");
         }
     }
+    let spool = "control = \"control.sock\"\nspool_directory = \"sealed\"";
+    fs::write(&file, text.replace("control = \"control.sock\"", spool)).unwrap();
+    let checked = check();
+    assert!(!checked.status.success());
+    for words in ["spool_directory ", "Read-only file system", &line] {
+        assert!(checked.errors.contains(words), "no {words} in {}", checked.errors);
+    }
     fs::write(&file, text + &site.replace("sealed", "htdocs")).unwrap();
     let checked = check();
     assert!(checked.status.success(), "{}", checked.errors);
     assert!(!sealed.join("access.log").exists(), "a check makes no file");
+}
+
+#[test]
+fn check_warns_of_a_spool_directory_on_a_full_file_system() {
+    const FILL: &str = "
+import ctypes, os
+libc = ctypes.CDLL(None)
+if os.getuid() != 0 or libc.unshare(0x20000) != 0 or libc.mount(None, b'/', None, 0x44000, None) != 0:
+    os._exit(99)
+if libc.mount(b'none', b'spool', b'tmpfs', 0, b'size=4096') != 0:
+    os._exit(99)
+with open('spool/file', 'wb') as file:
+    file.write(bytes(4096))
+";
+    let setup = Setup::new().server("spool_directory = \"spool\"");
+    fs::create_dir(setup.path("spool")).unwrap();
+    setup.write_configuration();
+    let mut command = sluice_after(setup.directory(), FILL);
+    let checked = run_command(command.args(["check", "-c", "sluice.toml"]));
+    if checked.status.code() == Some(99) {
+        return;
+    }
+    assert!(checked.status.success(), "{}", checked.errors);
+    assert!(
+        checked.errors.contains("/spool: no storage space; "),
+        "{}",
+        checked.errors
+    );
 }

@@ -60,6 +60,25 @@ fn a_directory_that_the_server_may_not_enter_stops_neither_reload_nor_start_and_
 }
 
 #[test]
+fn a_log_in_a_directory_of_another_user_is_a_warning() {
+    if !is_root() {
+        return;
+    }
+    let setup = open_setup().server(&user()).log("access = \"logs/access.log\"");
+    let logs = setup.path("logs");
+    fs::create_dir(&logs).unwrap();
+    give(&logs, ALICE);
+    set_mode(&logs, 0o777);
+    let server = setup.start();
+    let warning = format!("/logs belongs to user {ALICE}, who can read the log");
+    assert!(server.log_line(&warning).contains("WARN"));
+    let check = || run(server.setup().directory(), &["check", "-c", "sluice.toml"]);
+    assert!(check().errors.contains(&warning), "{}", check().errors);
+    give(&logs, SERVER);
+    assert!(check().status.success() && !check().errors.contains("/logs"));
+}
+
+#[test]
 fn status_names_directories_that_the_server_may_not_use_any_more() {
     if !is_root() {
         return;
@@ -75,6 +94,13 @@ fn status_names_directories_that_the_server_may_not_use_any_more() {
     assert!(!status().contains("faults"), "{}", status());
     set_mode(&root, 0o700);
     chown(&spool, Some(0), Some(0)).unwrap();
+    let checked = run(server.setup().directory(), &["check", "-c", "sluice.toml"]);
+    let mistake = format!("spool_directory: user {SERVER} may not write ");
+    assert!(
+        !checked.status.success() && checked.errors.contains(&mistake),
+        "{}",
+        checked.errors
+    );
     let faults = [
         format!("{0}: user {SERVER} may not enter {0} (mode 700, ", root.display()),
         format!("{0}: user {SERVER} may not write {0} (", spool.display()),
