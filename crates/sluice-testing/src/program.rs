@@ -4,6 +4,7 @@
 //! script that another test is writing, the server cannot execute it (ETXTBSY, execve(2)). So files are written under
 //! a lock that excludes starts.
 
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -85,7 +86,18 @@ pub fn binary() -> PathBuf {
 
 /// The binary under test, with its output piped and nothing of this process's environment except PATH.
 pub fn sluice(directory: &Path) -> Command {
-    let mut command = Command::new(binary());
+    piped(binary().as_ref(), directory)
+}
+
+/// The same, and SIGINT has its usual effect, also if this process ignores it, as those do that a shell starts with `&`.
+pub(crate) fn interruptible(directory: &Path) -> Command {
+    let mut command = piped("env".as_ref(), directory);
+    command.arg("--default-signal=INT").arg(binary());
+    command
+}
+
+fn piped(program: &OsStr, directory: &Path) -> Command {
+    let mut command = Command::new(program);
     command
         .current_dir(directory)
         .env_clear()
@@ -128,17 +140,9 @@ def become_ordinary_user(number=65534):
     os.setresgid(number, number, number)
     os.setresuid(number, number, number)
 ";
-    let own = sluice(directory);
-    let mut command = Command::new("python3");
+    let mut command = piped("python3".as_ref(), directory);
     let text = format!("{KIT}\n{preparation}\nos.execve(binary, ['sluice', *sys.argv[2:]], os.environ)\n");
-    command.args(["-SEc", &text]).arg(own.get_program());
-    command
-        .current_dir(directory)
-        .env_clear()
-        .envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.args(["-SEc", &text]).arg(binary());
     command
 }
 

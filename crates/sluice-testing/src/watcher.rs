@@ -4,7 +4,7 @@ use std::process::{Child, ExitStatus};
 
 use crate::DEADLINE;
 use crate::lines::Lines;
-use crate::program::{signal, sluice, spawn};
+use crate::program::{interruptible, signal, spawn};
 use crate::server::Server;
 
 /// A running `sluice watch`. Dropping it kills it.
@@ -33,7 +33,7 @@ impl Watcher {
     /// Starts it as `start` does, but waits for nothing: for a watch that writes to a file.
     #[track_caller]
     pub fn start_silent(server: &Server, options: &[&str]) -> Watcher {
-        let mut command = sluice(server.setup().directory());
+        let mut command = interruptible(server.setup().directory());
         command.arg("watch").args(options);
         let mut child = spawn(&mut command).unwrap();
         Watcher {

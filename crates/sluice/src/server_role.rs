@@ -286,6 +286,10 @@ impl<'a> Role<'a> {
                 }
             }
             ToServer::Directories => self.open_directories(),
+            ToServer::Lines(lines) => {
+                self.logger.add_written(lines);
+                self.send(&FromServer::HasLines).await;
+            }
             ToServer::Purge => return self.carry_out(Command::Purge, Report::of_signal("SIGUSR2")).await,
             ToServer::Drain { is_replaced } => return Some(End::Drain { is_replaced }),
             ToServer::End => return Some(End::AtOnce),

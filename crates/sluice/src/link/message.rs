@@ -50,6 +50,8 @@ pub(crate) enum ToServer {
     },
     /// Open the logs again. Their files have been made.
     ReopenLogs(Cause),
+    /// Lines of the supervisor's log, for that of the server process. `HasLines` follows.
+    Lines(String),
     /// Empty the file cache (SIGUSR2).
     Purge,
     /// Open the directories of the configuration again: the launcher knows where their paths lead now.
@@ -92,6 +94,9 @@ pub(crate) struct Start {
     pub(crate) has_control: bool,
     /// The history of server processes, for `sluice status`.
     pub(crate) supervisor: History,
+    /// Lines of the supervisor's log that no server process has said to have, such as how the last one has ended. `Started` says that this one has them.
+    #[serde(default)]
+    pub(crate) lines: String,
     /// How often the server process says that its workers answer, in milliseconds. `None` for never.
     pub(crate) alive_interval_ms: Option<u64>,
     /// The state that a program on trial would take over, as JSON: the program reports whether it can read that. `None` outside a trial.
@@ -148,6 +153,8 @@ pub(crate) enum FromServer {
     },
     /// The workers answer.
     Alive,
+    /// The last `Lines` are in the log.
+    HasLines,
     /// A path of the configuration leads to another directory. `ToServer::Directories` follows.
     DirectoriesMoved,
 }

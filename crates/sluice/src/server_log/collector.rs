@@ -218,7 +218,7 @@ mod tests {
         let text = |item| match item {
             Item::Line(Line { body: Body::Text(text), .. }) => text,
             Item::Line(Line { body: Body::Json(members), .. }) => String::from_utf8(members).expect("UTF-8"),
-            Item::Command(_) => panic!("not a line"),
+            _ => panic!("not a line of this process"),
         };
         items.into_iter().map(text).collect()
     }

@@ -6,6 +6,7 @@
 //! A thread writes, so that a slow terminal or disk never blocks a worker.
 
 mod collector;
+mod outbox;
 mod queue;
 mod style;
 mod writer;
@@ -13,7 +14,7 @@ mod writer;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sluice_log::{LineFile, LogSource, RecentLines};
 use sluice_settings::{LogLevel, ServerLog};
@@ -21,7 +22,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
 use collector::Collector;
-use queue::{Command, Queue};
+use outbox::Outbox;
+use queue::{Body, Command, Line, Queue};
 use style::Style;
 
 /// How long the end waits for the last lines, because standard error may be a pipe that nobody reads.
@@ -34,6 +36,7 @@ pub(crate) struct Logger {
     filter: reload::Handle<EnvFilter, Registry>,
     /// The last lines, wherever they were written to.
     recent: Arc<RecentLines>,
+    outbox: Arc<Outbox>,
     has_file: Cell<bool>,
 }
 
@@ -62,18 +65,20 @@ impl Logger {
         let subscriber = tracing_subscriber::registry().with(filter).with(collector);
         // Fails only if there is another one: this is called once.
         let _ = tracing::subscriber::set_global_default(subscriber);
-        let recent = Arc::<RecentLines>::default();
+        let (recent, outbox) = (Arc::<RecentLines>::default(), Arc::<Outbox>::default());
         writer::start(
             Arc::clone(&queue),
             Style::of_stderr(),
             Arc::clone(&is_json),
             Arc::clone(&recent),
+            Arc::clone(&outbox),
         );
         Logger {
             queue,
             is_json,
             filter: handle,
             recent,
+            outbox,
             has_file: Cell::new(false),
         }
     }
@@ -119,6 +124,20 @@ impl Logger {
             file: settings.file.clone(),
             recent: Some(Arc::clone(&self.recent)),
         }
+    }
+
+    /// The lines of a supervisor that its server process does not have yet.
+    pub(crate) fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    /// Adds lines that the supervisor has written to standard error.
+    pub(crate) fn add_written(&self, lines: String) {
+        self.queue.add(Line {
+            time: SystemTime::now(),
+            level: tracing::Level::INFO,
+            body: Body::Written(lines),
+        });
     }
 
     pub(crate) fn reopen(&self) {

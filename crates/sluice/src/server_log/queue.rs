@@ -26,12 +26,14 @@ pub(super) enum Body {
     Text(String),
     /// Members of a JSON object, after those for time and level.
     Json(Vec<u8>),
+    /// Whole lines, which the supervisor has written to standard error.
+    Written(String),
 }
 
 impl Body {
     fn bytes(&self) -> usize {
         match self {
-            Body::Text(text) => text.len(),
+            Body::Text(text) | Body::Written(text) => text.len(),
             Body::Json(members) => members.len(),
         }
     }

@@ -33,6 +33,9 @@ impl Style {
     }
 
     pub(super) fn write(self, out: &mut Vec<u8>, line: &Line) {
+        if let Body::Written(lines) = &line.body {
+            return out.extend_from_slice(lines.as_bytes());
+        }
         let before = self.priority(line.level);
         out.extend_from_slice(before.as_bytes());
         match &line.body {
@@ -50,6 +53,7 @@ impl Style {
                 out.extend_from_slice(members);
                 out.push(b'}');
             }
+            Body::Written(_) => {}
         }
         out.push(b'\n');
     }

@@ -9,6 +9,7 @@ use sluice_log::{LineFile, RecentLines};
 use tracing::Level;
 
 use super::collector;
+use super::outbox::Outbox;
 use super::queue::{Batch, Body, Command, Item, Line, Queue};
 use super::style::Style;
 
@@ -16,13 +17,20 @@ use super::style::Style;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Starts the thread. It ends with the process, or with `Command::End`.
-pub(super) fn start(queue: Arc<Queue>, style: Style, is_json: Arc<AtomicBool>, recent: Arc<RecentLines>) {
+pub(super) fn start(
+    queue: Arc<Queue>,
+    style: Style,
+    is_json: Arc<AtomicBool>,
+    recent: Arc<RecentLines>,
+    outbox: Arc<Outbox>,
+) {
     let writer = Writer {
         style,
         is_json,
         file: None,
         is_on_stderr: true,
         recent,
+        outbox,
     };
     let thread = std::thread::Builder::new().name("server-log".into());
     // Without the thread there is nowhere to report that it is missing; the start fails soon, because workers need threads too.
@@ -35,6 +43,7 @@ struct Writer {
     file: Option<Box<LineFile>>,
     is_on_stderr: bool,
     recent: Arc<RecentLines>,
+    outbox: Arc<Outbox>,
 }
 
 impl Writer {
@@ -99,17 +108,20 @@ impl Writer {
         if lines.is_empty() {
             return;
         }
-        let shown = |style: Style| {
+        let shown = |style: Style, is_shown: fn(&Line) -> bool| {
             let mut out = Vec::new();
-            lines.iter().for_each(|line| style.write(&mut out, line));
+            let lines = lines.iter().filter(|line| is_shown(line));
+            lines.for_each(|line| style.write(&mut out, line));
             out
         };
         if self.is_on_stderr {
+            let shown = shown(self.style, |line| !matches!(line.body, Body::Written(_)));
             // If nobody reads standard error any more, there is no better place for its lines.
-            let _ = io::stderr().write_all(&shown(self.style));
+            let _ = io::stderr().write_all(&shown);
         }
-        let plain = shown(Style::Plain);
+        let plain = shown(Style::Plain, |_| true);
         self.recent.add(&plain);
+        self.outbox.add(&plain);
         if let Some(file) = &mut self.file {
             file.write(&plain);
         }
@@ -141,6 +153,7 @@ mod tests {
                 file: None,
                 is_on_stderr: true,
                 recent: Arc::default(),
+                outbox: Arc::default(),
             };
             let mut out = Vec::new();
             Style::Plain.write(&mut out, &writer.lost(3));

@@ -59,7 +59,7 @@ impl Role<'_> {
         match (is_new, has_fault) {
             (true, _) => tracing::info!("certificates have changed: the new ones are in force"),
             (false, true) => tracing::error!("certificates have changed: the old ones stay in effect"),
-            (false, false) => tracing::info!("the files of certificates were written again, with what is in force"),
+            (false, false) => tracing::info!("the files of certificates were read again: they have what is in force"),
         }
         tolerated.lines().iter().for_each(|line| tracing::error!("{line}"));
         Ok(kept)

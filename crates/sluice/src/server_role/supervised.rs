@@ -50,6 +50,7 @@ pub(crate) fn run_supervised(logger: &Logger) -> Result<ExitCode, String> {
                 missing,
                 directories,
             }) => {
+                logger.add_written(start.lines.clone());
                 let lacks = first_lines(missing.iter().cloned().chain(server.faults()).collect());
                 let started = channel.send(&FromServer::Started { lacks }, &[]).await;
                 started.map_err(|error| format!("the supervisor: {error}"))?;

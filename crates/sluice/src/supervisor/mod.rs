@@ -36,7 +36,7 @@ use tokio::time::timeout_at;
 
 use crate::certificates::{Certificates, ReadFiles};
 use crate::control::socket::BoundControl;
-use crate::link::channel::Received;
+use crate::link::channel::{Received, send_now};
 use crate::link::message::{Cause, FromServer, ToServer, VERSION};
 use crate::log_files;
 use crate::server_log::Logger;
@@ -118,6 +118,7 @@ struct Supervisor<'a> {
 enum Event {
     Signal(SignalEvent),
     Child,
+    Lines,
     Server(Option<Received<FromServer>>),
     Candidate(Option<Received<FromServer>>),
     Certificates(ReadFiles),
@@ -141,13 +142,14 @@ impl Supervisor<'_> {
             {
                 return end;
             }
+            self.pass_lines();
             match self.happens(&mut signals, &mut child).await {
                 Event::Signal(event) => self.on_signal(event).await,
                 Event::Child => self.on_children().await,
                 Event::Server(Some(received)) => self.on_server(received.message).await,
                 Event::Candidate(Some(received)) => self.on_candidate(received.message).await,
-                // Its end follows.
-                Event::Server(None) | Event::Candidate(None) | Event::Read(None) => {}
+                // Passed above; or the end of a process follows.
+                Event::Lines | Event::Server(None) | Event::Candidate(None) | Event::Read(None) => {}
                 Event::Certificates(read) => self.renew_certificates(read).await,
                 Event::Due => self.on(LifeEvent::Due).await,
                 Event::AnswerDue => self.on(LifeEvent::Silent).await,
@@ -177,6 +179,7 @@ impl Supervisor<'_> {
         tokio::select! {
             event = signals.next() => Event::Signal(event),
             _ = child.recv() => Event::Child,
+            () = self.logger.outbox().added() => Event::Lines,
             received = next_of(server) => Event::Server(received),
             received = next_of(candidate.map(|candidate| &mut candidate.process)) => Event::Candidate(received),
             read = self.certificates.changed(), if is_serving => Event::Certificates(read),
@@ -323,6 +326,7 @@ impl Supervisor<'_> {
         match message {
             FromServer::Started { .. } if self.life.state() != State::Starting => {}
             FromServer::Started { .. } => {
+                self.logger.outbox().forget();
                 let event = self.life.on(LifeEvent::Started, Instant::now());
                 self.notifier.ready(&self.status());
                 if self.history.restarts > 0 {
@@ -343,6 +347,7 @@ impl Supervisor<'_> {
             FromServer::NewCertificates { kept } => self.conclude_certificates(kept.as_deref()),
             FromServer::Command { number, command } => self.obey(command, Cause::Asked(number)).await,
             FromServer::Alive => self.notifier.alive(),
+            FromServer::HasLines => self.logger.outbox().forget(),
             FromServer::DirectoriesMoved => self.follow_directories().await,
             FromServer::Tried { .. } => {}
         }
@@ -447,6 +452,17 @@ impl Supervisor<'_> {
     fn announce_restart(&self, delay: Duration) {
         let (when, restarts) = (in_milliseconds(delay), self.history.restarts);
         tracing::warn!("a server process is started again{when} (restart {restarts})");
+    }
+
+    /// Passes on what was logged. Waits for nothing: what a server process does not read is tried again later.
+    fn pass_lines(&self) {
+        let outbox = self.logger.outbox();
+        if let Some(server) = self.server.as_ref().filter(|_| self.life.state() != State::Starting)
+            && let Some(lines) = outbox.next()
+            && send_now(server.channel.as_fd(), &ToServer::Lines(lines), &[]).is_err()
+        {
+            outbox.keep();
+        }
     }
 
     async fn send(&self, message: &ToServer) {

@@ -74,7 +74,12 @@ pub(super) fn settings_and_certificates_of(file: &Path, bundle: &OwnedFd) -> (Op
     let certificates = settings
         .as_ref()
         .map(|settings| deadline::with_deadline(|| Certificates::of(settings)));
-    (settings, certificates.unwrap_or_default())
+    let mut certificates = certificates.unwrap_or_default();
+    // They may have changed since the program before this one has looked; used if the upgrade fails.
+    if !certificates.files().is_empty() {
+        certificates.begin_reading();
+    }
+    (settings, certificates)
 }
 
 /// A memory file with a bundle, which nobody can change.

@@ -235,7 +235,10 @@ impl Supervisor<'_> {
             }
         };
         let bound: Vec<_> = self.sockets.bound().iter().collect();
-        let start = ToServer::Start(self.start_message(&bound));
+        let start = ToServer::Start(Start {
+            lines: self.logger.outbox().all(),
+            ..self.start_message(&bound)
+        });
         if let Err(error) = process.send(&start, &self.given(&self.bundle, &socket, &bound)).await {
             process.kill();
             self.failure = Some(format!("the server process: {error}"));
@@ -294,6 +297,7 @@ impl Supervisor<'_> {
             has_control: self.control.is_some(),
             supervisor: self.history.clone(),
             alive_interval_ms: interval.and_then(|interval| u64::try_from(interval.as_millis()).ok()),
+            lines: String::new(),
             left: None,
         }
     }

@@ -159,6 +159,8 @@ impl Supervisor<'_> {
         self.hand_reloads_over(process.pid).await;
         self.send(&ToServer::Drain { is_replaced: true }).await;
         self.retired.extend(self.server.replace(process));
+        // What the old one has been sent it reads before its end.
+        self.logger.outbox().forget();
         self.renew_kept_files();
         self.notifier.ready(&self.status());
         self.on(LifeEvent::UpgradeOver).await;

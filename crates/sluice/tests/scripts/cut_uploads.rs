@@ -1,6 +1,6 @@
 //! Uploads whose clients leave within them: both logs say so, however the script gets the body.
 
-use sluice_testing::{Server, Setup};
+use sluice_testing::{Server, Setup, run, wait_until};
 
 /// Reads the whole body, as a script of each mode.
 const CGI: &str = "cat > /dev/null; printf 'Content-Type: text/plain\\n\\nall'";
@@ -22,7 +22,7 @@ fn server() -> Server {
         .start()
 }
 
-/// Sends 1,000 bytes of a body and leaves. Returns the line of the access log, and checks the server log.
+/// Sends 1,000 bytes of a body, and leaves when the server has them: bytes that wait for the start of a script are not counted. Returns the line of the access log, and checks the server log.
 #[track_caller]
 fn cut(server: &Server, path: &str, fields: &str, expected: &str) -> String {
     let known = server.access_lines(0).len();
@@ -33,6 +33,11 @@ fn cut(server: &Server, path: &str, fields: &str, expected: &str) -> String {
     };
     let mut client = server.connect();
     client.try_send(format!("POST {path} HTTP/1.1\r\nHost: test\r\n{fields}\r\n\r\n{body}"));
+    let has_them = || {
+        let top = run(server.setup().directory(), &["top", "--json"]).output;
+        top.contains("\"received_bytes\":1000,")
+    };
+    assert!(wait_until(has_them), "{}", server.log());
     drop(client);
     let line = server.access_lines(known + 1).pop().unwrap_or_default();
     let log = server.log_line(&format!("{path}: {expected}"));

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use super::{LOCAL, get, json, setup};
-use sluice_testing::{Server, Setup, wait_until};
+use sluice_testing::{Server, Setup, launchers_of, signal, wait_until};
 
 /// The lines that a query shows.
 #[track_caller]
@@ -93,6 +93,48 @@ fn the_log_of_each_site_is_shown_and_rotation_is_followed() {
         "{}",
         page.text()
     );
+}
+
+/// The end of a server process is known to its supervisor only.
+#[test]
+fn lines_of_the_supervisor_are_shown_by_the_next_server_process() {
+    for keys in ["", "diagnostics = \"server.log\""] {
+        let server = setup().log(keys).start();
+        let old = server.server_pid();
+        assert!(signal(old, "KILL"));
+        let killed = format!("server process {old} was killed by signal 9");
+        server.log_line(&killed);
+        wait_for_line(&server, "log=server", " serves");
+        let shown = lines(&server, "log=server");
+        let position = |text: &str| shown.iter().rposition(|line| line.contains(text));
+        assert!(position(&killed) < position("listening on http://"), "{shown:#?}");
+        for text in [&killed, " serves"] {
+            let count = |lines: &[String]| lines.iter().filter(|line| line.contains(text)).count();
+            assert_eq!(count(&shown), 1, "{shown:#?}");
+            let logged: Vec<String> = server.log().lines().map(str::to_owned).collect();
+            assert_eq!(count(&logged), 1, "{logged:#?}");
+        }
+    }
+}
+
+#[test]
+fn lines_of_the_supervisor_wait_while_the_server_process_does_not_read() {
+    let server = setup().start();
+    assert!(signal(server.server_pid(), "STOP"));
+    let mut killed = Vec::new();
+    for _ in 0..3 {
+        assert!(wait_until(|| {
+            killed.extend(launchers_of(server.pid()).pop().filter(|pid| signal(*pid, "KILL")));
+            !killed.is_empty()
+        }));
+        server.log_line(&format!("launcher process {} was killed", killed.pop().unwrap()));
+    }
+    assert!(signal(server.server_pid(), "CONT"));
+    let has_all = || {
+        let shown = lines(&server, "log=server&filter=launcher+process");
+        shown.iter().filter(|line| line.contains("was killed")).count() == 3
+    };
+    assert!(wait_until(has_all), "{}", server.log());
 }
 
 #[test]

@@ -145,11 +145,12 @@ fn an_invalid_configuration_is_reported_and_the_old_server_goes_on() {
     assert_eq!((server.server_pid(), server.get("/a.txt").text()), (old, "a"));
 }
 
+const TLS: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"used.pem\" }";
+
 #[test]
 fn an_upgrade_that_fails_leaves_the_certificates_in_force_watched() {
     let authority = Authority::new();
-    let tls = "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"used.pem\" }";
-    let setup = Setup::new().listeners(tls);
+    let setup = Setup::new().listeners(TLS);
     authority.issue_to(&setup.path("used.pem"), &["localhost"]);
     let server = setup.start();
     let text = fs::read_to_string(server.path("sluice.toml")).unwrap();
@@ -163,6 +164,23 @@ fn an_upgrade_that_fails_leaves_the_certificates_in_force_watched() {
     assert!(ran.output.contains("server log /proc/"), "{}{}", ran.output, ran.errors);
     authority.issue_to(&server.path("new.pem"), &["localhost"]);
     fs::rename(server.path("new.pem"), server.path("used.pem")).unwrap();
+    server.log_line("certificates have changed: the new ones are in force");
+}
+
+/// The program that gives up has seen the new files only.
+#[test]
+fn certificates_that_have_changed_just_before_an_upgrade_that_fails_are_used_all_the_same() {
+    let authority = Authority::new();
+    let setup = Setup::new().listeners(TLS);
+    authority.issue_to(&setup.path("used.pem"), &["localhost"]);
+    let server = setup.start();
+    let text = fs::read_to_string(server.path("sluice.toml")).unwrap();
+    let text = text.replace("[log]\n", "[log]\ndiagnostics = \"/proc/sluice-test.log\"\n");
+    fs::write(server.path("sluice.toml"), text).unwrap();
+    authority.issue_to(&server.path("new.pem"), &["localhost"]);
+    fs::rename(server.path("new.pem"), server.path("used.pem")).unwrap();
+    let ran = command(&server, &["upgrade"]);
+    assert!(ran.output.contains("server log /proc/"), "{}{}", ran.output, ran.errors);
     server.log_line("certificates have changed: the new ones are in force");
 }
 
