@@ -6,8 +6,8 @@
 #                last commit (CHECK=main: since the branch began)
 #   make test    checks and runs everything: lints, unit, property, model, integration and SDK tests
 #   make test-fresh  both commands on a minimal Debian 12, in a chroot that is removed afterwards; as root
-#   make build   the server: target/release/sluice; its debug information: target/release/sluice.debug. PGO=1 trains it (tools/pgo), as deb and
-#                dist do: fewer instructions for each request, more than twice the time to build; PGO=0 leaves it out there
+#   make build   the server: target/release/sluice; its debug information: target/release/sluice.debug. PGO=1 optimises it with a profile
+#                of its work (tools/pgo), as deb and dist do, in more than twice the time; PGO=0 leaves it out there
 #   make sdk     the C library and its programs: sdk/c/build/; the native part for Perl: sdk/perl/build/; the PHP engine, if libphp is
 #                installed: sdk/php/build/;
 #                the agents for PAM and LDAP, if libpam and libldap are installed: sdk/agents/build/
