@@ -4,7 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 
-use sluice_testing::{Response, Server, Setup, run, write_script};
+use sluice_testing::{Response, Server, Setup, run, wait_until, write_script};
+
+use super::silent::threads;
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
@@ -433,6 +435,8 @@ fn listing_needs_no_new_thread() {
         .start_after(&format!("become_ordinary_user({LONELY_USER})"));
     let mut client = server.connect();
     let request = "GET /list/ HTTP/1.1\r\nHost: test\r\nAccept: application/json\r\n\r\n";
+    // Each of the two workers makes its thread when it starts, which may be after the first connection.
+    assert!(wait_until(|| threads(server.server_pid(), "tokio-rt-worker") >= 2));
     server.allow_no_processes(LONELY_USER);
     client.send(request);
     let response = client.response();

@@ -168,7 +168,7 @@ fn a_file_that_is_open_when_its_file_system_falls_silent_delays_nothing() {
 }
 
 /// The threads of a process with this name.
-fn threads(pid: u32, name: &str) -> usize {
+pub(super) fn threads(pid: u32, name: &str) -> usize {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let names = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok());
     names.filter(|own| own.trim() == name).count()
