@@ -4,7 +4,7 @@
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice, Read};
-use std::mem;
+use std::mem::{self, MaybeUninit};
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,6 +19,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, send, sen
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use crate::half_close::ClientEnd;
 use crate::unix_peer::UnixPeer;
@@ -29,8 +30,17 @@ const FIRST_READ_BYTES: usize = 2048;
 /// How long the client may take to close its side after the last byte. A close with unread bytes would reset the connection, and could lose the response.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// The same for a client that goes on sending (RFC 9112 §9.6), at `LINGER_RATE` or faster.
+const LINGER_MAX: Duration = Duration::from_secs(30);
+
+/// Bytes per second.
+const LINGER_RATE: u64 = 4 << 10;
+
 /// Bytes read and discarded meanwhile, at most.
-const LINGER_BYTES_MAX: usize = 1 << 20;
+const LINGER_BYTES_MAX: u64 = 1 << 30;
+
+/// Bytes discarded at once, at most.
+const LINGER_READ_BYTES: usize = 16 << 10;
 
 /// A client's TCP or unix socket. Apart from addresses, std and tokio call nothing on a `TcpStream` that a unix socket
 /// does not support. Only TCP has a reset: on a unix socket the client just sees the end.
@@ -269,25 +279,25 @@ impl Socket {
 
     /// Ends writing and waits for the client to close its side, so that the bytes sent arrive.
     pub(crate) async fn linger(&mut self) {
-        if self.end_writing().is_ok() {
-            let mut discarded = 0;
-            let end = poll_fn(|context| self.poll_end(context, &mut discarded));
-            let _ = tokio::time::timeout(LINGER, end).await;
+        if self.end_writing().is_err() {
+            return;
+        }
+        let (begun, mut discarded) = (Instant::now(), 0);
+        while let Some(time) = linger_time(discarded) {
+            let read = poll_fn(|context| self.poll_discard(context));
+            match tokio::time::timeout_at(begun + time, read).await {
+                Ok(Ok(length @ 1..)) => discarded += length as u64,
+                _ => break,
+            }
         }
     }
 
-    /// Ready when the client has closed its side, or too many bytes were `discarded`, which are counted.
-    fn poll_end(&mut self, context: &mut Context<'_>, discarded: &mut usize) -> Poll<io::Result<()>> {
-        let mut unread = [0; 4096];
-        while *discarded < LINGER_BYTES_MAX {
-            let mut buffer = ReadBuf::new(&mut unread);
-            ready!(self.poll_read(context, &mut buffer))?;
-            match buffer.filled().len() {
-                0 => break,
-                length => *discarded += length,
-            }
-        }
-        Poll::Ready(Ok(()))
+    /// Discards received bytes. 0 if the client has closed its side.
+    fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut unread = [const { MaybeUninit::uninit() }; LINGER_READ_BYTES];
+        let mut buffer = ReadBuf::uninit(&mut unread);
+        ready!(self.poll_read(context, &mut buffer))?;
+        Poll::Ready(Ok(buffer.filled().len()))
     }
 
     /// Shuts down the sending side.
@@ -350,10 +360,31 @@ impl AsyncWrite for Socket {
     }
 }
 
+/// How long a closing connection stays after so many bytes were discarded. `None` if they are too many.
+fn linger_time(discarded: u64) -> Option<Duration> {
+    let earned = Duration::from_secs(discarded / LINGER_RATE);
+    (discarded < LINGER_BYTES_MAX).then(|| LINGER_MAX.min(LINGER + earned))
+}
+
 fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 fn lost() -> io::Error {
     io::Error::other("the socket could not be registered with the event loop")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_goes_on_sending_has_time_but_one_that_drips_has_not() {
+        let seconds = |discarded| linger_time(discarded).map(|time| time.as_secs());
+        assert_eq!([seconds(0), seconds(100)], [Some(1); 2]);
+        assert_eq!(seconds(64 << 10), Some(17));
+        // A full megabyte was the end before.
+        assert_eq!([seconds(1 << 20), seconds((1 << 30) - 1)], [Some(30); 2]);
+        assert_eq!(seconds(1 << 30), None);
+    }
 }

@@ -125,6 +125,46 @@ fn unread_request_body_does_not_block_the_reply() {
     server.assert_idle();
 }
 
+/// A client that reads only after it has sent its body. A reset would end its upload, and elsewhere than on Linux it could cost it the response.
+#[test]
+fn client_may_send_the_whole_of_a_body_that_nobody_reads_before_it_reads_the_response() {
+    let server = Setup::new()
+        .script("cgi", r"printf 'Content-Type: text/plain\n\nunread'")
+        .python("plus", "while accept():\n    put(HEAD + b'unread')\n    finish()\n")
+        .python("engine", "while accept():\n    put(HEAD + b'unread')\n    finish()\n")
+        .file("rte/a.test", "")
+        .script_route(
+            "/rte/*",
+            "directory = \"htdocs/rte\", mode = \"rte\", engine = { program = \"htdocs/cgi-bin/engine\" }",
+        )
+        .route("path = \"/cgi-bin/cgi/small\"\nlimits = { body_size = 10 }")
+        .start();
+    let body = vec![b'x'; 20_000_000];
+    for (path, status) in [
+        ("/cgi-bin/cgi", 200),
+        ("/cgiplus-bin/plus", 200),
+        ("/rte/a.test", 200),
+        ("/cgi-bin/cgi/small", 413),
+        ("/missing", 405),
+    ] {
+        for field in ["Accept: */*", "Expect: 100-continue", "Connection: close"] {
+            let mut client = server.connect();
+            let length = body.len();
+            client.send(format!(
+                "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n{field}\r\n\r\n"
+            ));
+            assert!(client.try_send(&body), "{path}, {field}: the connection was reset");
+            client.finish();
+            let mut seen = client.response().status;
+            if seen == 100 {
+                seen = client.response().status;
+            }
+            assert_eq!(seen, status, "{path}, {field}");
+            client.assert_closed();
+        }
+    }
+}
+
 #[test]
 fn connection_outlives_a_body_that_nobody_reads() {
     let server = Setup::new()
