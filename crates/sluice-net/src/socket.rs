@@ -33,6 +33,9 @@ const LINGER: Duration = Duration::from_secs(1);
 /// The same for a client that goes on sending (RFC 9112 §9.6), at `LINGER_RATE` or faster.
 const LINGER_MAX: Duration = Duration::from_secs(30);
 
+/// How long it may send nothing meanwhile.
+const LINGER_SILENCE: Duration = Duration::from_secs(5);
+
 /// Bytes per second.
 const LINGER_RATE: u64 = 4 << 10;
 
@@ -285,7 +288,8 @@ impl Socket {
         let (begun, mut discarded) = (Instant::now(), 0);
         while let Some(time) = linger_time(discarded) {
             let read = poll_fn(|context| self.poll_discard(context));
-            match tokio::time::timeout_at(begun + time, read).await {
+            let until = (begun + time).min(Instant::now() + LINGER_SILENCE);
+            match tokio::time::timeout_at(until, read).await {
                 Ok(Ok(length @ 1..)) => discarded += length as u64,
                 _ => break,
             }
