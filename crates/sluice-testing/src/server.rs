@@ -234,7 +234,7 @@ impl Server {
     pub fn assert_healthy(&self) {
         self.assert_answers();
         let allowed = || self.descriptors + DESCRIPTORS_PER_PROCESS * self.processes().len();
-        let returned = wait_until(|| descriptors_of(self.server_pid()).len() <= allowed());
+        let returned = wait_until_within(3 * DEADLINE, || descriptors_of(self.server_pid()).len() <= allowed());
         assert!(
             returned,
             "the server has more open than its initial {} descriptors and those of {:?}:\n{:#?}\n{}",
