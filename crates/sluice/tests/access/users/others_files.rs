@@ -157,3 +157,31 @@ fn a_reload_refuses_the_same_faults_of_files_of_root() {
     assert!(is_done, "{said}");
     server.stop();
 }
+
+#[test]
+fn check_names_an_included_file_of_another_user() {
+    if !is_root() {
+        return;
+    }
+    let setup = open_setup().file("health.txt", "well");
+    setup.write_configuration();
+    let file = setup.path("sluice.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("include = \"of-alice/*.toml\"\n{text}")).unwrap();
+    let place = setup.path("of-alice");
+    fs::create_dir(&place).unwrap();
+    fs::write(
+        place.join("a.toml"),
+        "[[site]]\nhosts = [\"a.example\"]\nroot = \"../htdocs\"\n",
+    )
+    .unwrap();
+    let checked = || {
+        let checked = run(setup.directory(), &["check", "-c", "sluice.toml"]);
+        assert!(checked.status.success(), "{}", checked.errors);
+        checked.output + &checked.errors
+    };
+    let warning = "of-alice/a.toml: its owner, or that of a part of its path, is not root";
+    assert!(!checked().contains(warning), "{}", checked());
+    give(&place, ALICE);
+    assert!(checked().contains(warning), "{}", checked());
+}
