@@ -73,7 +73,7 @@ fn lock(check: &Mutex<FileCheck>) -> MutexGuard<'_, FileCheck> {
 }
 
 /// The users and groups that count.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Current {
     generation: u64,
     loaded: Arc<Loaded>,
@@ -182,7 +182,7 @@ impl UserStore {
             return None;
         }
         let stamps = lock(&opened.file_check).stamps;
-        let loaded = Arc::clone(&opened.lock_current().loaded);
+        let Current { loaded, fault, .. } = opened.lock_current().clone();
         let mut file_check = lock(&self.file_check);
         if file_check.stamps != stamps || self.lock_current().fault.is_some() {
             file_check.stamps = stamps;
@@ -190,7 +190,7 @@ impl UserStore {
             *self.lock_current() = Current {
                 generation: file_check.generation,
                 loaded,
-                fault: None,
+                fault,
             };
         }
         drop(file_check);

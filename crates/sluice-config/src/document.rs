@@ -209,13 +209,11 @@ impl<'a> Document<'a> {
         self.report.lacks.borrow_mut().truncate(number);
     }
 
-    /// Records a fault of a file that only one site or route needs. A start goes on, and does `instead` of it; otherwise it is a mistake.
-    pub(crate) fn report_fault(&self, line: usize, message: &str, instead: &str) {
-        let origin = self.origin(line);
-        let is_tolerated = self.files.source().tolerate(&format!("{origin}: {message}"), || {
-            format!("{origin}: {message}; {instead}")
-        });
-        if !is_tolerated {
+    /// Records a fault of a file that only one site or route needs. Where it is tolerated, the server does `instead`; otherwise it is a mistake.
+    pub(crate) fn report_fault(&self, line: usize, file: &Path, message: &str, instead: &str) {
+        let what = format!("{}: {message}", self.origin(line));
+        let source = self.files.source();
+        if !source.tolerate(&what, &[file], || format!("{what}; {instead}")) {
             self.report(line, message);
         }
     }

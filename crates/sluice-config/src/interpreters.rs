@@ -35,7 +35,7 @@ pub(super) fn require_program(
         FileKind::File => {
             let message =
                 format!("{name}: {shown} has no execute bit: chmod +x it, or name its interpreter in interpreters");
-            return document.report_fault(path.line, &message, "until it has one its requests fail");
+            return document.report_fault(path.line, &path.value, &message, "until it has one its requests fail");
         }
         FileKind::Directory => format!("{name}: {shown} is a directory: write directory = instead"),
         FileKind::Other => format!("{name}: {shown} is not a regular file"),

@@ -55,7 +55,7 @@ pub(super) fn read_error_templates(
                 "errors: {statuses}: {} {reason}; an error page is a file, not a URL: write, for instance, \"htdocs/{statuses}.html\"",
                 name.value.escape_debug()
             );
-            document.report_fault(name.line, &message, BUILT_IN);
+            document.report_fault(name.line, &path, &message, BUILT_IN);
             continue;
         }
         let template = read_template(document, &origin, &path, error_template);
@@ -85,7 +85,7 @@ fn parse_statuses(text: &str) -> Option<Statuses> {
 
 fn read_template(document: &Document<'_>, origin: &At<String>, path: &Path, parse: Parse) -> Option<Template> {
     let refuse =
-        |message: String| document.report_fault(origin.line, &format!("{}: {message}", origin.value), BUILT_IN);
+        |message: String| document.report_fault(origin.line, path, &format!("{}: {message}", origin.value), BUILT_IN);
     let shown = path.display();
     let text = document
         .files

@@ -217,9 +217,9 @@ pub(crate) fn require_file(written: &Written<'_>, file: &Path) -> Result<(), Str
     }
 }
 
-/// Checks a file as `require_file` does, except at a start, where the server reports it when it opens the file, and goes on.
+/// Checks a file as `require_file` does, except where its faults are tolerated: the server reports it when it opens the file, and goes on.
 pub(crate) fn expect_file(written: &Written<'_>, file: &Path) -> Result<(), String> {
-    match written.document().is_start() {
+    match written.document().files.source().tolerates(&[file]) {
         true => Ok(()),
         false => require_file(written, file),
     }

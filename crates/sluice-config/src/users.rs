@@ -23,8 +23,9 @@ pub(super) const RUN_AS: Key<Draft> = Key::text("user", |script, text, written| 
         (_, Ok(user)) => ScriptUser::Named(user),
         (_, Err(fault)) if written.document().is_start() => {
             let fault = format!("{}: {fault}", written.shown().value);
+            let document = written.document();
             let instead = "until the next reload the answer is 503";
-            written.document().report_fault(written.line, &fault, instead);
+            document.report_fault(written.line, "/etc/passwd".as_ref(), &fault, instead);
             ScriptUser::Unknown { name: text, fault }
         }
         (_, Err(fault)) => return Err(fault),

@@ -8,6 +8,7 @@ use rustix::fs::statvfs;
 use sluice_launch::deadline::{ask, metadata};
 use sluice_settings::permission::Subject;
 use sluice_settings::rule::{AccessUse, CertificateUse};
+use sluice_settings::source::Source;
 use sluice_settings::{
     Action, ClientCertificates, ListenSettings, RouteSettings, ScriptSettings, Settings, SiteSettings,
 };
@@ -26,6 +27,12 @@ pub fn warnings(settings: &Settings) -> Vec<String> {
 /// The warnings about a configuration. `server`: the user of the server process, if that is known.
 pub fn warnings_for(settings: &Settings, server: Option<u32>) -> Vec<String> {
     let mut warnings = writable_by_all(&settings.config_files);
+    let files = settings.config_files.iter().skip(1);
+    let of_others = files.filter(|file| Source::DISK.tolerating_others().tolerates(&[file]));
+    warnings.extend(of_others.map(|file| {
+        let text = "its owner, or that of a part of its path, is not root: that user can change the configuration, and a mistake prevents starts and reloads";
+        format!("{}: {text}", file.display())
+    }));
     warnings.extend(settings.warnings.iter().cloned());
     warnings.extend(small_body_budget(settings));
     warnings.extend(small_buffer_budget(settings));

@@ -50,7 +50,7 @@ pub use foreign::elsewhere::{
     look_elsewhere, prepare_lookups,
 };
 pub use foreign::files::{FileStamp, OWN_DESCRIPTORS, open_regular, own_descriptors, reopen};
-pub use foreign::owners::{first_part_of_another, is_path_of_root, open_to_append};
+pub use foreign::owners::{first_part_of_another, holder_of, is_path_of_root, open_to_append};
 pub use foreign::received::{ForeignDescriptors, Received, close_socket_elsewhere, receive};
 pub use foreign::refuse::{Passing, passing, refuse_descriptors};
 pub use policy::code_variables::names_code;

@@ -88,14 +88,13 @@ impl Log {
         let of_server = |site: &SiteSettings| SiteLog { site: name(site).into(), ..own.clone() };
         let sites = settings.sites.iter().map(|site| match &site.log {
             Some(log) => self.site_log(name(site), log).or_else(|error| {
-                // A start goes on.
                 let line = || {
                     format!(
                         "{}: {error}; the lines of this site are in the access log of the server until the next reload",
                         site.origin
                     )
                 };
-                match settings.source.tolerate(&site.log_fault(), line) {
+                match settings.source.tolerate(&site.log_fault(), log.file().as_slice(), line) {
                     true => Ok(of_server(site)),
                     false => Err(error),
                 }

@@ -348,7 +348,8 @@ impl SiteKeys {
                     let line = || {
                         format!("{error}; clients of this site get the certificate of the address until it can be used")
                     };
-                    match settings.source.tolerate(&identity.origin, line) {
+                    let files = identity.source.files();
+                    match settings.source.tolerate(&identity.origin, &files, line) {
                         true => continue,
                         false => return Err(error),
                     }

@@ -16,12 +16,13 @@ use std::fmt;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sluice_launch::{deadline, open_regular};
+use sluice_launch::{deadline, first_part_of_another, holder_of, open_regular};
 
-use crate::permission::{self, Use};
+use crate::permission::{self, Subject, Use};
 
 /// The first bytes of an encoded bundle. The number changes with the format.
 const MAGIC: &[u8] = b"sluice bundle 1\n";
@@ -29,11 +30,12 @@ const MAGIC: &[u8] = b"sluice bundle 1\n";
 /// The name, in a bundle, of the list of what did not answer. No directory has it, because the paths of directories are absolute.
 const SILENT: &str = "silent:";
 
-/// Where the files of settings are read. Clones share what is recorded, and what is tolerated.
+/// Where the files of settings are read; the faults that are tolerated; whether these are only those of other users' files. Clones share what is recorded, and
+/// what is tolerated.
 #[derive(Clone, Default)]
-pub struct Source(Option<Arc<Files>>, Option<Tolerated>);
+pub struct Source(Option<Arc<Files>>, Option<Tolerated>, bool);
 
-/// The faults that a start goes on with, each by what it is about. Clones share them.
+/// The faults that a start or a reload goes on with, each by what it is about. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Tolerated(Arc<Mutex<BTreeMap<String, String>>>);
 
@@ -88,31 +90,38 @@ impl fmt::Debug for Source {
 
 impl Source {
     /// The disk.
-    pub const DISK: Source = Source(None, None);
+    pub const DISK: Source = Source(None, None, false);
 
     /// The disk; what is read from it is recorded.
     #[must_use]
     pub fn recording() -> Source {
-        Source(Some(Arc::new(Files::Recorded(Mutex::default()))), None)
+        Source(Some(Arc::new(Files::Recorded(Mutex::default()))), None, false)
     }
 
     /// A bundle, and the disk for files that are not in it.
     #[must_use]
     pub fn given(bundle: Bundle) -> Source {
-        Source(Some(Arc::new(Files::Given(bundle))), None)
+        Source(Some(Arc::new(Files::Given(bundle))), None, false)
     }
 
     /// The same source for the start of a server, which goes on without the files that one site or route needs: otherwise a file that is missing
     /// would keep all sites down. A reload and `check` report them as mistakes.
     #[must_use]
     pub fn tolerant(self) -> Source {
-        Source(self.0, Some(Tolerated::default()))
+        self.tolerating(Some(Tolerated::default()))
+    }
+
+    /// The same source for a reload, which goes on without such a file only if another user than the administrator can break it: its owner could otherwise
+    /// prevent every reload.
+    #[must_use]
+    pub fn tolerating_others(self) -> Source {
+        Source(self.0, Some(Tolerated::default()), true)
     }
 
     /// The same source, which tolerates what another one does.
     #[must_use]
     pub fn tolerating(self, tolerated: Option<Tolerated>) -> Source {
-        Source(self.0, tolerated)
+        Source(self.0, tolerated, false)
     }
 
     /// The faults that are tolerated. `None` if none is.
@@ -124,14 +133,43 @@ impl Source {
     /// Whether the source is for a start.
     #[must_use]
     pub fn is_tolerant(&self) -> bool {
-        self.1.is_some()
+        self.1.is_some() && !self.2
     }
 
-    /// Notes the fault of `what`, a file with the place that names it, if a start tolerates it, and returns that. `line`: what the server does meanwhile.
-    pub fn tolerate(&self, what: &str, line: impl FnOnce() -> String) -> bool {
-        let Some(tolerated) = &self.1 else { return false };
-        tolerated.lock().insert(what.to_owned(), line());
-        true
+    /// Whether a fault of these files is tolerated. A bundle has the answers that its reader was given, because the server process may not see the files: the
+    /// supervisor asks about each file, whether it has a fault or not.
+    #[must_use]
+    pub fn tolerates(&self, files: &[impl AsRef<Path>]) -> bool {
+        // Each is asked about, and noted.
+        let of_others = || files.iter().filter(|file| self.is_of_another(file.as_ref())).count();
+        self.1.is_some() && (!self.2 || of_others() > 0)
+    }
+
+    fn is_of_another(&self, file: &Path) -> bool {
+        let note = noted("another:", file);
+        if let Some(Files::Given(bundle)) = self.0.as_deref() {
+            return bundle.files.contains_key(&note);
+        }
+        let (asked, trusted) = (file.to_owned(), [0, Subject::own().uid()]);
+        let ask = move || {
+            let is_trusted = fs::metadata(&asked).map_or(true, |about| trusted.contains(&about.uid()));
+            Ok(!is_trusted || first_part_of_another(&asked, &trusted)?.is_some())
+        };
+        // Where nothing answers, the cache of the kernel says whether a user comes before that place.
+        let is_of_another = deadline::ask(file, ask).unwrap_or_else(|_| (1..1 << 32).contains(&holder_of(file)));
+        if is_of_another {
+            self.record(|bundle| drop(bundle.files.insert(note, Vec::new())));
+        }
+        is_of_another
+    }
+
+    /// Notes the fault of `what`, files with the place that names them, if it is tolerated, and returns that. `line`: what the server does meanwhile.
+    pub fn tolerate(&self, what: &str, files: &[impl AsRef<Path>], line: impl FnOnce() -> String) -> bool {
+        let tolerated = self.1.as_ref().filter(|_| self.tolerates(files));
+        tolerated.is_some_and(|tolerated| {
+            tolerated.lock().insert(what.to_owned(), line());
+            true
+        })
     }
 
     /// Forgets the fault of `what`.
@@ -167,7 +205,7 @@ impl Source {
     /// Notes files that cannot be read, each with the reason, if the source records: whoever reads the bundle has other permissions.
     pub fn note_unread(&self, files: &[(PathBuf, String)]) {
         for (path, reason) in files {
-            self.record(|bundle| drop(bundle.files.insert(unread(path), reason.clone().into_bytes())));
+            self.record(|bundle| drop(bundle.files.insert(noted("unread:", path), reason.clone().into_bytes())));
         }
     }
 
@@ -196,7 +234,7 @@ impl Source {
             if let Some(content) = bundle.files.get(path) {
                 return Ok((content.len() as u64 <= bytes_max).then(|| content.clone()));
             }
-            if let Some(reason) = bundle.files.get(&unread(path)) {
+            if let Some(reason) = bundle.files.get(&noted("unread:", path)) {
                 return Err(io::Error::other(String::from_utf8_lossy(reason).into_owned()));
             }
         }
@@ -258,9 +296,9 @@ impl Source {
     }
 }
 
-/// The name, in a bundle, of the reason why a file cannot be read. No file has it, because the paths of files are absolute.
-fn unread(path: &Path) -> PathBuf {
-    let mut name = OsString::from("unread:");
+/// The name, in a bundle, of what is noted about a file. No file has it, because the paths of files are absolute.
+fn noted(what: &str, path: &Path) -> PathBuf {
+    let mut name = OsString::from(what);
     name.push(path);
     name.into()
 }

@@ -65,10 +65,7 @@ impl Credential<'_> {
     /// The files; none of a certificate that this process has made.
     pub(crate) fn files(&self) -> Vec<&PathBuf> {
         match self {
-            Credential::Identity(identity) => match &identity.source {
-                IdentitySource::Files { certificate, key } => vec![certificate, key],
-                IdentitySource::Made { .. } => Vec::new(),
-            },
+            Credential::Identity(identity) => identity.source.files(),
             Credential::Authorities(authorities) => std::iter::once(&authorities.certificates)
                 .chain(&authorities.revocation_lists)
                 .collect(),

@@ -133,17 +133,19 @@ pub fn is_path_of_root(directory: &Path) -> bool {
 /// The first link or directory on a path that belongs to none of these users, and its owner. What the path leads to does not count, and need not exist.
 ///
 /// # Errors
-/// The path cannot be walked.
+/// The path of this process cannot be walked.
 pub fn first_part_of_another(path: &Path, trusted: &[u32]) -> io::Result<Option<(PathBuf, u32)>> {
     let mut walk = Walk::begin(path)?;
-    walk.last()?;
+    // A path that leads nowhere counts as far as it can be walked.
+    drop(walk.last());
     let mut passed = walk.passed.into_iter().map(|part| (part.path, part.owner));
     Ok(passed.find(|(_, owner)| !trusted.contains(owner)))
 }
 
 /// A number for whoever can keep a path from being answered for: the first on it who is neither root nor the user of this process, a user or a file system of
-/// another process or machine; 0 if there is none. By what the kernel has in its cache: never waits.
-pub(crate) fn holder_of(path: &Path) -> u64 {
+/// another process or machine (from 2³² on); 0 if there is none. By what the kernel has in its cache: never waits.
+#[must_use]
+pub fn holder_of(path: &Path) -> u64 {
     let walked = Walk::begin(path).map(|walk| Walk { resolve: ResolveFlags::CACHED, ..walk });
     let holder = walked.ok().and_then(|mut walk| {
         // Fails where the cache ends.

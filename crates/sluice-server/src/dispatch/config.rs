@@ -284,11 +284,11 @@ fn is_address(host: &str, server: IpAddr) -> bool {
 /// Opens the users of all routes; routes with the same files share them.
 fn open_users(settings: &Settings) -> Result<Vec<Arc<UserStore>>, OpenError> {
     let mut stores: Vec<Arc<UserStore>> = Vec::new();
-    let routes = settings.sites.iter().flat_map(|site| &site.routes);
-    for route in routes {
+    for route in settings.routes() {
         for access in route.changes.access.limits() {
             if !stores.iter().any(|store| *store.source() == access.source) {
-                let store = match settings.source.is_tolerant() {
+                let files: Vec<_> = access.source.secret_files().collect();
+                let store = match settings.source.tolerates(&files) {
                     true => UserStore::open_or_await(&access.source, &access.origin),
                     false => UserStore::open(&access.source).map_err(|text| OpenError::new(&access.origin, text))?,
                 };

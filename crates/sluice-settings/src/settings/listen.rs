@@ -78,6 +78,17 @@ pub enum IdentitySource {
     },
 }
 
+impl IdentitySource {
+    /// The files; none of a certificate that this process has made.
+    #[must_use]
+    pub fn files(&self) -> Vec<&PathBuf> {
+        match self {
+            IdentitySource::Files { certificate, key } => vec![certificate, key],
+            IdentitySource::Made { .. } => Vec::new(),
+        }
+    }
+}
+
 /// Whether clients are asked for a certificate, and the authorities that must have signed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientCertificates {

@@ -67,6 +67,8 @@ impl Role<'_> {
                 sluice_config::warnings(&settings)
                     .iter()
                     .for_each(|warning| report.warn(warning));
+                self.server.note_faults(CHANGE, Vec::new());
+                self.server.faults().iter().for_each(|fault| report.error(fault));
                 report.info(&format!("{} is in force", file.display()));
                 if let Some(added) = added_addresses(&settings, listen) {
                     report.info(&format!("listening also on {added}"));
@@ -90,7 +92,7 @@ impl Role<'_> {
         let mut taken = PassedFds::new(fds);
         let bundle = read_bundle(&taken.one()?)?;
         deadline::expect_silence(&bundle.silent());
-        let source = Source::given(bundle);
+        let source = Source::given(bundle).tolerating_others();
         let settings = sluice_config::load_from(file, &source, |missing| lacks.push(missing.to_owned()));
         let settings = settings.map_err(|errors| errors.to_string())?;
         let mut sockets = Vec::new();

@@ -40,8 +40,9 @@ impl Role<'_> {
                 // Only the start goes on without a file; its line about that stays.
                 Some(_) if credential.check(&before).is_err() => {}
                 Some(fault) => {
-                    new.tolerate(&what, || format!("{fault}; the old content stays in effect"));
-                    kept.extend(credential.files().into_iter().cloned());
+                    let files = credential.files();
+                    new.tolerate(&what, &files, || format!("{fault}; the old content stays in effect"));
+                    kept.extend(files.into_iter().cloned());
                     has_fault = true;
                 }
                 None => new.forget_fault(&what),

@@ -47,6 +47,10 @@ pub(super) fn read(file: &Path, source: &Source) -> Result<(Settings, OwnedFd, C
     let settings = sluice_config::load_from(file, source, |_| {}).map_err(|errors| errors.to_string())?;
     let certificates = Certificates::of(&settings);
     source.note_unread(&certificates.record(source));
+    // The server process reads them, and has to know whose they are.
+    let limits = settings.routes().flat_map(|route| route.changes.access.limits());
+    let files = limits.flat_map(|access| access.source.secret_files());
+    let _ = source.tolerates(&files.collect::<Vec<_>>());
     source.note_silent(&deadline::silent_paths());
     Ok((settings, seal(&source.recorded())?, certificates))
 }
@@ -117,7 +121,7 @@ impl Supervisor<'_> {
 
     /// Reads the configuration, and has the server process use it. `silent` are the paths that are not answered for.
     pub(super) async fn reload(&mut self, silent: &[PathBuf]) -> Option<LifeEvent> {
-        let prepared = match self.prepare(silent, Source::recording()).await {
+        let prepared = match self.prepare(silent, Source::recording().tolerating_others()).await {
             Ok(prepared) => prepared,
             Err(text) => return self.refuse_reload(&text).await,
         };

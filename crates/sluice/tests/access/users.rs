@@ -6,6 +6,7 @@
 mod hanging;
 mod isolation;
 mod locked_logs;
+mod others_files;
 mod owners;
 mod permissions;
 
