@@ -84,7 +84,7 @@ fn connections_whose_command_waits_are_bounded() {
     given_up.set_read_timeout(Some(DEADLINE)).unwrap();
     given_up.read_to_string(&mut answer).unwrap();
     assert!(answer.contains("too many commands"), "{answer}");
-    // A few are for what the server does meanwhile, such as looking at its processes.
+    // A few are for what the server does meanwhile, such as a check of its processes.
     let arrived = wait_until(|| descriptors() <= before + 16 + 64 + 32);
     assert!(arrived, "{before}, then {}", descriptors());
     assert!(signal(server.pid(), "CONT"));
