@@ -1,5 +1,4 @@
-//! The configuration: from a TOML file to the server's settings, or to every mistake in it with its line and what to write instead. Floor 5,
-//! safe Rust.
+//! The configuration: from a TOML file to the server's settings, or to every mistake in it with its line and what to write instead. Floor 5, safe Rust.
 //!
 //! ```text
 //! file ─▶ document (text, lines, mistakes) ─▶ section: each table read with its list of keys ─▶ root ─▶ Settings ─▶ describe

@@ -17,8 +17,7 @@ use sluice_settings::{
 /// Places that a warning names.
 const PLACES_MAX: usize = 5;
 
-/// The users of a server: `starter` starts it, reads the configuration and its keys, and may give commands; `server` is that of the process
-/// that serves.
+/// The users of a server: `starter` starts it, reads the configuration and its keys, and may give commands; `server` is that of the process that serves.
 #[derive(Clone, Debug)]
 pub struct ServerUsers {
     /// The user of the supervisor.

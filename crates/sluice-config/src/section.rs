@@ -17,8 +17,7 @@ use super::table::{Table, Written};
 use sluice_settings::notation;
 
 impl<S> Section<S> {
-    /// Reads a table, key by key in the order of the section's list: a setter can rely on the keys above its own. `settings` are the
-    /// defaults.
+    /// Reads a table, key by key in the order of the section's list: a setter can rely on the keys above its own. `settings` are the defaults.
     pub(crate) fn read(&'static self, table: &Table<'_>, mut settings: S) -> S {
         self.fill(table, &mut settings);
         settings

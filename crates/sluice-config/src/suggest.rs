@@ -1,8 +1,7 @@
 //! The message about an unknown key: what to write instead.
 //!
-//! One of five answers, the first that applies: what a key of another server is called in this section (`foreign`); the section that
-//! has a key of that name; what a key of another server is called anywhere; a similar key of the same section; the list of the
-//! section's keys.
+//! One of five answers, the first that applies: what a key of another server is called in this section (`foreign`); the section that has a key of that name;
+//! what a key of another server is called anywhere; a similar key of the same section; the list of the section's keys.
 
 use std::fmt::Display;
 

@@ -123,8 +123,7 @@ pub(crate) fn open_leaving(
     Ok((file, real))
 }
 
-/// Opens a file that is only named, for reading. What is neither a file nor a directory stays as it is, because opening a device
-/// may have an effect.
+/// Opens a file that is only named, for reading. What is neither a file nor a directory stays as it is, because opening a device may have an effect.
 pub(crate) fn reopen(file: File, access: OFlags) -> io::Result<File> {
     let metadata = file.metadata()?;
     if access.contains(OFlags::PATH) || !(metadata.is_file() || metadata.is_dir()) {

@@ -60,8 +60,7 @@ impl<'a> Files<'a> {
     /// Looks up a path and selects the client's representation; `None` for a directory. Opens the file unless it is fresh in the cache; reads none of it.
     ///
     /// # Errors
-    /// The client's fault: it does not exist (404), may not be read (403), or the method is not one of files (405). The server's: the
-    /// system refuses (500).
+    /// The client's fault: it does not exist (404), may not be read (403), or the method is not one of files (405). The server's: the system refuses (500).
     pub fn look_up(
         &self,
         relative: &str,

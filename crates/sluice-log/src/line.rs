@@ -557,8 +557,7 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Whatever a client or a script sends, a line has one newline and no other control character, and quoted
-        /// values cannot end their quotes.
+        /// Whatever a client or a script sends, a line has one newline and no other control character, and quoted values cannot end their quotes.
         #[test]
         fn input_cannot_break_a_line(
             agent in proptest::collection::vec(any::<u8>(), 0..40),

@@ -105,8 +105,7 @@ impl ControlPage {
         self.head.store(head, Ordering::Release);
         // Pairs with the fence in `announce_sleep`.
         fence(Ordering::SeqCst);
-        // The load comes first because a swap would take the cache line from the server on every commit.
-        // AcqRel: pairs with the other swaps of this word.
+        // The load comes first because a swap would take the cache line from the server on every commit. AcqRel: pairs with the other swaps of this word.
         self.reader_sleeps.load(Ordering::Relaxed) != 0 && self.reader_sleeps.swap(0, Ordering::AcqRel) != 0
     }
 

@@ -1,8 +1,7 @@
 //! Output regions: parts of a script's memfd for the body of a large reply, behind the memory buffer.
 //!
-//! A script copies its output into the region that the server announced with the request, and names each part in a callout. The
-//! server sends from there, and announces another region until the client has all of it. So the process is free for its next request
-//! at once. A part may be filled again when it was sent.
+//! A script copies its output into the region that the server announced with the request, and names each part in a callout. The server sends from there, and
+//! announces another region until the client has all of it. So the process is free for its next request at once. A part may be filled again when it was sent.
 //!
 //! ```text
 //!   0 … memory buffer (segment.rs) …   length of the buffer     + REGION_BYTES            + 2 * REGION_BYTES

@@ -105,8 +105,7 @@ impl Context {
 /// A worker's handle on a configuration. Its exchanges share it by `Rc`; if each held an `Arc`, all workers would contend for one reference count.
 pub(crate) struct HeldConfig {
     config: Arc<Config>,
-    /// Shared separately, because an exchange keeps its log to the end of its body, but not the rest of a replaced
-    /// configuration.
+    /// Shared separately, because an exchange keeps its log to the end of its body, but not the rest of a replaced configuration.
     pub(crate) logs: Rc<[SiteLog]>,
     pub(crate) site_numbers: Box<[u16]>,
 }

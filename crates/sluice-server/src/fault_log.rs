@@ -1,7 +1,6 @@
 //! Logs the faults of exchanges, at a level that depends on the culprit, and counts those that repeat.
 //!
-//! A client can cause a fault with each request, so of each kind of fault only the first lines of an interval are logged. Each
-//! worker has a log of its own.
+//! A client can cause a fault with each request, so of each kind of fault only the first lines of an interval are logged. Each worker has a log of its own.
 
 use std::cell::RefCell;
 use std::fmt;

@@ -4,8 +4,7 @@
 //! resolve the client ─▶ read the head ─▶ decide ─▶ gate ─▶ carry out ─▶ finish ─▶ log
 //!  client               request           decide    gate    carry_out    finish    log_entry (when the exchange is dropped)
 //! ```
-//! A fault of any stage becomes a response (`refuse`); the line in the access log is written when the exchange is dropped, by its
-//! last owner.
+//! A fault of any stage becomes a response (`refuse`); the line in the access log is written when the exchange is dropped, by its last owner.
 
 pub(crate) mod agent;
 mod authorize;

@@ -46,8 +46,7 @@ pub(crate) struct Inbox {
     pub(crate) questions: mpsc::Receiver<WorkerQuestion>,
 }
 
-/// Runs a worker on its thread. Returns when all its connections and script processes have ended. `limits` are those of
-/// its connections.
+/// Runs a worker on its thread. Returns when all its connections and script processes have ended. `limits` are those of its connections.
 pub(crate) fn run(
     index: usize,
     state: Arc<ServerState>,

@@ -174,8 +174,7 @@ impl Client {
         self.body(Framing::Close)
     }
 
-    /// True if no byte arrives within this time and the connection stays open. Only for what must *not* happen; keep
-    /// it short.
+    /// True if no byte arrives within this time and the connection stays open. Only for what must *not* happen; keep it short.
     pub fn is_silent_for(&mut self, time: Duration) -> bool {
         let until = Instant::now() + time;
         while self.buffer.is_empty() && self.ended.is_none() {
@@ -210,8 +209,7 @@ impl Client {
         Ending::Complete
     }
 
-    /// Reads what is available, or waits for it; false at the end. Fails the test if nothing arrives before the
-    /// deadline.
+    /// Reads what is available, or waits for it; false at the end. Fails the test if nothing arrives before the deadline.
     #[track_caller]
     fn read_more(&mut self) -> bool {
         if self.ended.is_some() {

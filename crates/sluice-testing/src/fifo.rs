@@ -1,5 +1,4 @@
-//! FIFOs that synchronise a test with a script: a `FifoReader` reports how far the script has come, a `Gate` holds it
-//! there.
+//! FIFOs that synchronise a test with a script: a `FifoReader` reports how far the script has come, a `Gate` holds it there.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -15,9 +14,8 @@ use crate::program::spawn;
 
 /// A FIFO that scripts write to and the test reads.
 ///
-/// The test holds a separate write end, so that the FIFO stays the same while scripts open and close it: nothing is
-/// lost that is written just as the last script closes it. `end` closes the test's own write end, to learn when no
-/// script has the FIFO open.
+/// The test holds a separate write end, so that the FIFO stays the same while scripts open and close it: nothing is lost that is written just as the last
+/// script closes it. `end` closes the test's own write end, to learn when no script has the FIFO open.
 pub struct FifoReader {
     path: PathBuf,
     events: Receiver<Event>,

@@ -7,21 +7,18 @@
 //! ```
 //! A [`Setup`] is a fresh directory with a configuration: files below `htdocs` (the site's root), programs in
 //! `htdocs/cgi-bin`, answered at `/cgi-bin/*` as CGI and at `/cgiplus-bin/*` as CGIplus; keys of limits, routes and
-//! log are added as TOML text. `start` gives a [`Server`]: the real binary on its own port. Dropping it checks that it
-//! is healthy: it answers, has no more descriptors open than at its start, exits with status 0 on SIGTERM, and leaves
-//! no script process behind. Every test thus checks this too.
+//! log are added as TOML text. `start` gives a [`Server`]: the real binary on its own port. Dropping it checks that it is healthy: it answers, has no more
+//! descriptors open than at its start, exits with status 0 on SIGTERM, and leaves no script process behind. Every test thus checks this too.
 //!
-//! Scripts get two variables beside those of the request: `$TEST_DIR`, the setup's directory, which holds the FIFOs
-//! shared with the test, and `$SLUICE_TEST_MARK`, by which the harness finds scripts, their children and
-//! grandchildren.
+//! Scripts get two variables beside those of the request: `$TEST_DIR`, the setup's directory, which holds the FIFOs shared with the test, and
+//! `$SLUICE_TEST_MARK`, by which the harness finds scripts, their children and grandchildren.
 //!
 //! A [`Client`] sends raw bytes and reads [`Response`]s, each marked as complete or truncated.
 //!
-//! Tests do not sleep. To learn that a script has reached a point, let it write a line to a FIFO ([`Setup::event_fifo`]
-//! gives the [`FifoReader`]); to hold it there, let it read from one ([`Setup::gate`] gives the [`Gate`]). A reader
-//! also reports when every process that had its FIFO open is gone. [`Server::log_line`] waits for a line of the
-//! server's log. Only what has no event (the process table, descriptors) is polled, by [`wait_until`]. Every wait ends
-//! at [`DEADLINE`].
+//! Tests do not sleep. To learn that a script has reached a point, let it write a line to a FIFO ([`Setup::event_fifo`] gives the [`FifoReader`]); to hold it
+//! there, let it read from one ([`Setup::gate`] gives the [`Gate`]). A reader also reports when every process that had its FIFO open is gone.
+//! [`Server::log_line`] waits for a line of the server's log. Only what has no event (the process table, descriptors) is polled, by [`wait_until`]. Every
+//! wait ends at [`DEADLINE`].
 //!
 //! [`binary`] is the program under test, which cargo builds before the tests of the crate `sluice`. Start programs and write
 //! executable files only with [`spawn`] and [`write_script`]; `program` says why.

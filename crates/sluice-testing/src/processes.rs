@@ -88,9 +88,8 @@ fn is_server_process(pid: u32) -> bool {
     fs::read(proc_path(pid, "cmdline")).is_ok_and(|line| line.starts_with(b"sluice: server\0"))
 }
 
-/// The descriptors that a server holds for exchanges and scripts, one line each: connections, pipes, files, pidfds,
-/// memory. Its listening sockets and the descriptors of its event loops are left out, because they appear at some
-/// moment during its start.
+/// The descriptors that a server holds for exchanges and scripts, one line each: connections, pipes, files, pidfds, memory. Its listening sockets and the
+/// descriptors of its event loops are left out, because they appear at some moment during its start.
 pub(crate) fn descriptors_of(server: u32) -> Vec<String> {
     let entries = fs::read_dir(proc_path(server, "fd")).into_iter().flatten().flatten();
     let links = entries.filter_map(|entry| Some(fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned()));
@@ -117,8 +116,7 @@ pub(crate) fn descriptors_of(server: u32) -> Vec<String> {
     held
 }
 
-/// The inodes of all connected TCP sockets and all SEQPACKET sockets of this machine (proc_net_tcp(5),
-/// proc_net_unix(5)).
+/// The inodes of all connected TCP sockets and all SEQPACKET sockets of this machine (proc_net_tcp(5), proc_net_unix(5)).
 fn sockets() -> HashSet<String> {
     const LISTENING: &str = "0A";
     const SEQPACKET: &str = "0005";

@@ -1,8 +1,7 @@
 //! Starts programs and writes executable files, never both at the same time.
 //!
-//! A child that is being started holds, for a moment, copies of all descriptors of this process. If one of them is a
-//! script that another test is writing, the server cannot execute it (ETXTBSY, execve(2)). So files are written under
-//! a lock that excludes starts.
+//! A child that is being started holds, for a moment, copies of all descriptors of this process. If one of them is a script that another test is writing, the
+//! server cannot execute it (ETXTBSY, execve(2)). So files are written under a lock that excludes starts.
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -24,8 +23,7 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
     command.spawn()
 }
 
-/// Writes an executable file; text without `#!` becomes a /bin/sh script that stops at the first failure. Parent
-/// directories are created.
+/// Writes an executable file; text without `#!` becomes a /bin/sh script that stops at the first failure. Parent directories are created.
 pub fn write_script(path: &Path, text: &str) {
     write_with_mode(path, &with_interpreter(text), 0o755);
 }

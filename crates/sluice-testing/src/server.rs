@@ -208,8 +208,7 @@ impl Server {
         processes_of(self.pid(), &self.mark)
     }
 
-    /// Waits until there are exactly `count` script processes, including their descendants. Each look reads all of /proc, which takes long on a
-    /// busy machine.
+    /// Waits until there are exactly `count` script processes, including their descendants. Each look reads all of /proc, which takes long on a busy machine.
     #[track_caller]
     pub fn wait_for_processes(&self, count: usize) {
         let arrived = wait_until_within(3 * DEADLINE, || self.processes().len() == count);
@@ -228,8 +227,7 @@ impl Server {
         self.assert_healthy();
     }
 
-    /// Asserts that it answers, and has no more descriptors open than at its start plus those of the CGIplus processes
-    /// it keeps.
+    /// Asserts that it answers, and has no more descriptors open than at its start plus those of the CGIplus processes it keeps.
     #[track_caller]
     pub fn assert_healthy(&self) {
         self.assert_answers();

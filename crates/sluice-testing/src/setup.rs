@@ -112,8 +112,7 @@ impl Setup {
         self
     }
 
-    /// Sets the mtime of a file below the site's root back by an hour, because the cache does not keep recently
-    /// changed files.
+    /// Sets the mtime of a file below the site's root back by an hour, because the cache does not keep recently changed files.
     pub fn age(self, name: &str) -> Setup {
         make_old(&self.path("htdocs").join(name));
         self

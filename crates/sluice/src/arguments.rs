@@ -106,8 +106,7 @@ pub(crate) enum Command {
     Status(CommandOptions),
     /// Have a running server read its configuration again, and print the result; kept script processes are replaced.
     Reload(CommandOptions),
-    /// Have the program that is now at the path of a running server go on with its sockets, and print the result; requests in progress end in
-    /// the old one.
+    /// Have the program that is now at the path of a running server go on with its sockets, and print the result; requests in progress end in the old one.
     Upgrade(CommandOptions),
     /// End a running server after the requests in progress.
     Drain(CommandOptions),
@@ -173,8 +172,7 @@ pub(crate) struct End {
 pub(crate) struct Addresses {
     #[arg(long, value_name = "ADDR", value_parser = notation::parse_address, default_value = "127.0.0.1:8080", help = LISTEN_HELP)]
     listen: Vec<ListenAddress>,
-    /// A host name that loopback addresses answer to, besides localhost, 127.0.0.1 and [::1]; may be repeated. Other addresses
-    /// answer to every name.
+    /// A host name that loopback addresses answer to, besides localhost, 127.0.0.1 and [::1]; may be repeated. Other addresses answer to every name.
     #[arg(long, value_name = "NAME", value_parser = sluice_config::parse_host)]
     host: Vec<String>,
     /// Serve https with a new self-signed certificate, for local use.
@@ -197,9 +195,8 @@ pub(crate) struct Serve {
     /// The channel for the output of scripts: stream; record, in which each write is a line, as scripts for WASD expect; or pipe, for scripts that open /dev/stdout.
     #[arg(long, value_name = "stream|record|pipe", value_parser = parse_mailbox, default_value = "stream")]
     mailbox: Mailbox,
-    /// Clients that are shown the log message of an error, with the last lines that a failed script wrote to its standard error: local
-    /// (clients on this machine, without a proxy), all, or off. Without a value: all [default: local if only loopback addresses are
-    /// listened on, otherwise off].
+    /// Clients that are shown the log message of an error, with the last lines that a failed script wrote to its standard error: local (clients on this
+    /// machine, without a proxy), all, or off. Without a value: all [default: local if only loopback addresses are listened on, otherwise off].
     #[arg(long, value_name = "WHO", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     detail: Option<Detail>,
     /// Event-loop threads [default: one for each processor].
@@ -208,8 +205,7 @@ pub(crate) struct Serve {
     /// The access log: a file, - for standard output, or off.
     #[arg(long, value_name = "PATH|-|off", default_value = "-")]
     access_log: PathBuf,
-    /// The format of the access log: common, combined, vhost-combined, json, or a format string in the notation of Apache's
-    /// mod_log_config.
+    /// The format of the access log: common, combined, vhost-combined, json, or a format string in the notation of Apache's mod_log_config.
     #[arg(long, value_name = "FORMAT", value_parser = LogFormat::parse, default_value = "combined")]
     log_format: LogFormat,
     /// The directory with the engines of Python, Perl and PHP that run DIR/rte, as sdk of a checkout [default: beside the program, then
@@ -294,8 +290,7 @@ pub(crate) struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// The file that was named, or the default one.
-    /// Fails if there is no default file, or another user of the machine can write to it.
+    /// The file that was named, or the default one. Fails if there is no default file, or another user of the machine can write to it.
     pub(crate) fn path(&self) -> Result<PathBuf, String> {
         sluice_config::choose_file(self.file.as_deref())
     }
@@ -448,8 +443,7 @@ impl Serve {
         }
     }
 
-    /// The settings that serve the directory.
-    /// A directory that does not exist is the user's to fix.
+    /// The settings that serve the directory. A directory that does not exist is the user's to fix.
     pub(crate) fn settings(&self) -> Result<Settings, String> {
         let shown = self.directory.display();
         let about = deadline::metadata(&self.directory)

@@ -198,8 +198,7 @@ fn record(files: &[PathBuf], source: &Source) -> Vec<(PathBuf, String)> {
     files.iter().filter_map(failed).collect()
 }
 
-/// TLS with a new self-signed certificate for the names of the local machine and the addresses listened on. Browsers show a warning
-/// before they accept it.
+/// TLS with a new self-signed certificate for the names of the local machine and the addresses listened on. Browsers show a warning before they accept it.
 pub(crate) fn self_signed(listen: &[ListenSettings]) -> Result<TlsSettings, String> {
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
     for address in listen.iter().filter_map(|listen| listen.address.ip()) {

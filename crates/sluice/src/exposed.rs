@@ -1,5 +1,4 @@
-//! Warnings about files that would be sent and are probably not meant to be: programs; and for `sluice serve` private keys, configurations,
-//! logs.
+//! Warnings about files that would be sent and are probably not meant to be: programs; and for `sluice serve` private keys, configurations, logs.
 //!
 //! `serve` is given a directory by hand, perhaps one in which somebody works. They are sent all the same, because a site may publish certificates or logs.
 

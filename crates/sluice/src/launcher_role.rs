@@ -1,9 +1,7 @@
-//! The launcher role: a process of its own that starts scripts for one server process, may have privileges that the server has not, and
-//! parses no request.
+//! The launcher role: a process of its own that starts scripts for one server process, may have privileges that the server has not, and parses no request.
 //!
-//! It gets its end of the link to the supervisor as standard input, and over that the socket to the server process. It has no listening
-//! socket, no key, no log but its standard error. It ends when the server process has closed the socket, or when the supervisor says so, after
-//! all script processes.
+//! It gets its end of the link to the supervisor as standard input, and over that the socket to the server process. It has no listening socket, no key, no
+//! log but its standard error. It ends when the server process has closed the socket, or when the supervisor says so, after all script processes.
 
 use std::process::ExitCode;
 use std::sync::Arc;

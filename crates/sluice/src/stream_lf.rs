@@ -8,8 +8,7 @@ use sluice_settings::record_format::RecordFormat;
 
 use crate::arguments::StreamLf;
 
-/// Converts the files, and prints a line about each with `print`.
-/// The error has a line about each file that was not converted; the user's to fix.
+/// Converts the files, and prints a line about each with `print`. The error has a line about each file that was not converted; the user's to fix.
 pub(crate) fn run(arguments: &StreamLf, print: fn(&str) -> Result<(), String>) -> Result<(), String> {
     let mut errors = Vec::new();
     for file in &arguments.files {

@@ -14,9 +14,8 @@ use sluice_membuf::SealedMemfd;
 
 use crate::body::read_part;
 
-/// Bytes of content that is kept in sealed memory. Below, a copy is faster than the second system call. Above, a copy is
-/// faster than the kernel's work for each page, when several clients fetch the file (2 MB, ten clients: sealed memory
-/// reaches 0.8 of the rate of a copy).
+/// Bytes of content that is kept in sealed memory. Below, a copy is faster than the second system call. Above, a copy is faster than the kernel's work for
+/// each page, when several clients fetch the file (2 MB, ten clients: sealed memory reaches 0.8 of the rate of a copy).
 pub(super) const SEALED_BYTES: RangeInclusive<u64> = 16 << 10..=256 << 10;
 
 /// Contents in sealed memory at most, because each has a descriptor; and at most one part in `SEALED_SHARE` of the descriptors that the process may open.

@@ -1,7 +1,6 @@
 //! Counters of the file cache.
 //!
-//! Every request for a file increments one, so threads use different cache lines: a line that all processors write to would
-//! cost more than the rest of a hit.
+//! Every request for a file increments one, so threads use different cache lines: a line that all processors write to would cost more than the rest of a hit.
 
 use std::cell::Cell;
 use std::fmt;

@@ -22,8 +22,7 @@ const ENTRY_BYTES: u64 = 1664;
 /// Least room of a shard of the cache, in files of the largest size.
 const FILES_A_SHARD: u64 = 4;
 
-/// The library's map of entries. It evicts by S3-FIFO: a file that is requested once does not displace one that is requested
-/// often.
+/// The library's map of entries. It evicts by S3-FIFO: a file that is requested once does not displace one that is requested often.
 pub(super) type Entries = quick_cache::sync::Cache<Key, Arc<Cached>, Weigh, DefaultHashBuilder, Evictions>;
 
 pub(super) fn entries(settings: &CacheSettings, tally: &Arc<Tally>) -> Entries {

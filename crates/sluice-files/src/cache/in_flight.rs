@@ -7,8 +7,7 @@ use tokio::sync::watch;
 
 use crate::cache::entry::{Cached, Key};
 
-/// Variants that are being compressed or wait for it. Beyond this files are sent uncompressed, and a later request starts the
-/// compression.
+/// Variants that are being compressed or wait for it. Beyond this files are sent uncompressed, and a later request starts the compression.
 pub(crate) const IN_FLIGHT_MAX: usize = 256;
 
 /// The result of a compression: `None` if the file is sent uncompressed, because it failed or does not make it smaller.
@@ -29,8 +28,7 @@ pub(crate) enum Started {
 }
 
 impl InFlight {
-    /// Registers the compression of a variant, unless it is in progress, or has ended, in which case `cached` returns its
-    /// result.
+    /// Registers the compression of a variant, unless it is in progress, or has ended, in which case `cached` returns its result.
     pub(crate) fn start(&self, key: &Key, variant: Awaited, cached: impl Fn() -> Outcome) -> Started {
         let mut in_flight = self.lock();
         if let Some(variant) = in_flight.get(key) {

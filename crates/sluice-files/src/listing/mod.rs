@@ -161,8 +161,7 @@ fn release(permit: &Mutex<Option<SemaphorePermit<'static>>>) {
 /// Makes the listing of the directory `below` in `directory`. Waits for the disk.
 ///
 /// # Errors
-/// The client's fault: the directory does not exist or may not be read. The server's: it cannot be read, or the template
-/// fails.
+/// The client's fault: the directory does not exist or may not be read. The server's: it cannot be read, or the template fails.
 pub fn make(
     directory: &Directory,
     below: &str,

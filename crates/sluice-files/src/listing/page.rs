@@ -259,8 +259,7 @@ fn sort(entries: &mut [Entry], column: Column, order: Order) {
     entries.sort_by_key(|entry| entry.entry_type != EntryType::Directory);
 }
 
-/// A key for the natural order of names: case is ignored, and numbers are compared by value, because the key has the number
-/// of digits before the digits.
+/// A key for the natural order of names: case is ignored, and numbers are compared by value, because the key has the number of digits before the digits.
 fn natural(name: &str) -> String {
     let name = name.to_lowercase();
     let (mut key, mut rest) = (String::with_capacity(name.len() + 8), name.as_str());

@@ -29,9 +29,8 @@ const SEND_BUFFER_OVERHEAD_BYTES: usize = 32;
 
 const PRIVATE: FileMode = FileMode::from_raw_mode(0o600);
 
-/// The mode of a pipe that the server opens again by its own descriptor, to take out what the script has not read: its user is neither root nor the
-/// script's. A pipe has no name but those in `/proc/PID/fd`, which only a process may use that may trace that one (proc(5), ptrace(2)), so no other
-/// user reaches it.
+/// The mode of a pipe that the server opens again by its own descriptor, to take out what the script has not read: its user is neither root nor the script's.
+/// A pipe has no name but those in `/proc/PID/fd`, which only a process may use that may trace that one (proc(5), ptrace(2)), so no other user reaches it.
 const BOTH_SIDES: FileMode = FileMode::from_raw_mode(0o666);
 
 #[derive(Debug)]

@@ -18,8 +18,7 @@ fn inet6() -> Vec<u8> {
     [&address("2001:db8::7")[..], &address("2001:db8::1"), &[18, 103, 1, 187]].concat()
 }
 
-/// Parses a header, with chunks as `read` takes them from a socket where all bytes are available. Returns the rest as
-/// well.
+/// Parses a header, with chunks as `read` takes them from a socket where all bytes are available. Returns the rest as well.
 fn read_all(bytes: &[u8]) -> Result<(Source, &[u8]), HeaderError> {
     let mut taken = 0;
     loop {

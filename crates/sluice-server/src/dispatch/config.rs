@@ -143,8 +143,7 @@ impl Config {
         &self.sites[number]
     }
 
-    /// The names of a site for watches: its hosts, and `default` if it serves the hosts that no site names. `listener` is the number of the
-    /// address.
+    /// The names of a site for watches: its hosts, and `default` if it serves the hosts that no site names. `listener` is the number of the address.
     pub(crate) fn watched_names(&self, site: usize, listener: usize) -> Vec<String> {
         let mut names = self.site(site).hosts.clone();
         let of_unknown = self.names.choose("", Some(listener));
@@ -154,8 +153,7 @@ impl Config {
         names
     }
 
-    /// The number of the site for a host, and how it was chosen, for a question that may name no address.
-    /// Errors: the same as for `site_of_request`.
+    /// The number of the site for a host, and how it was chosen, for a question that may name no address. Errors: the same as for `site_of_request`.
     pub(crate) fn site_of_question(
         &self,
         host: &str,
@@ -187,9 +185,8 @@ impl Config {
         }
     }
 
-    /// The number of the site that a redirect to https leads to. It may be served on other addresses than the one with the
-    /// redirect, which shows nothing of it.
-    /// Errors: the client's (421): the host is unknown, and such hosts are refused.
+    /// The number of the site that a redirect to https leads to. It may be served on other addresses than the one with the redirect, which shows nothing of
+    /// it. Errors: the client's (421): the host is unknown, and such hosts are refused.
     pub(crate) fn site_of_redirect(&self, host: &str, listener: usize) -> Result<usize, Misdirected> {
         let (number, how) = self.names.choose(host, None).unwrap_or((0, HostMatch::Default));
         self.check_host(host, how, listener).map(|()| number)
@@ -205,10 +202,9 @@ impl Config {
         }
     }
 
-    /// Checks that an absolute form is for this server, which is no proxy: the host is a name of a site, or of this machine, or its
-    /// address. A site for any host does not count, because such requests are made to proxies, and those for other hosts by clients
-    /// that look for an open one. `server` is the address of the server on this connection.
-    /// Errors: the client's (421): the host is another server's, or the scheme is not that of the web.
+    /// Checks that an absolute form is for this server, which is no proxy: the host is a name of a site, or of this machine, or its address. A site for any
+    /// host does not count, because such requests are made to proxies, and those for other hosts by clients that look for an open one. `server` is the
+    /// address of the server on this connection. Errors: the client's (421): the host is another server's, or the scheme is not that of the web.
     pub(crate) fn check_absolute_form(&self, scheme: &Scheme, host: &str, server: IpAddr) -> Result<(), Misdirected> {
         if *scheme != Scheme::HTTP && *scheme != Scheme::HTTPS {
             return Err(Misdirected::OtherScheme(scheme.as_str().into()));
@@ -237,8 +233,7 @@ impl Config {
         }
     }
 
-    /// Whether a host is a name of a site, of this machine, or the address of the server, so that no page of another site can have it
-    /// (DNS rebinding).
+    /// Whether a host is a name of a site, of this machine, or the address of the server, so that no page of another site can have it (DNS rebinding).
     pub(crate) fn is_own_name(&self, site: &Site, host: &str, server: IpAddr) -> bool {
         site.has_name(host) || self.is_local(host) || is_address(host, server)
     }

@@ -1,8 +1,7 @@
 //! Programs whose text would be sent: files that look like programs below a served directory, and that no route runs.
 //!
-//! Only `sluice check`, and `serve` at its start, look for them; requests do not come through here. A file counts only if a request for its
-//! path would be answered with it: routes that refuse it, and everything that is withheld, are taken into account, because it is resolved
-//! and opened as for a request.
+//! Only `sluice check`, and `serve` at its start, look for them; requests do not come through here. A file counts only if a request for its path would be
+//! answered with it: routes that refuse it, and everything that is withheld, are taken into account, because it is resolved and opened as for a request.
 
 use std::fs::Metadata;
 use std::io::Read;

@@ -12,8 +12,7 @@ use sluice_settings::rule::AgentSettings;
 pub(crate) struct OwnAgents(Vec<(AgentSettings, Arc<ScriptRoute>)>);
 
 impl OwnAgents {
-    /// Finds the programs of the agents that the routes name.
-    /// Errors: one is not there: without it nobody could log in.
+    /// Finds the programs of the agents that the routes name. Errors: one is not there: without it nobody could log in.
     pub(crate) fn open(settings: &Settings) -> Result<OwnAgents, OpenError> {
         let mut agents = OwnAgents::default();
         for route in settings.sites.iter().flat_map(|site| &site.routes) {

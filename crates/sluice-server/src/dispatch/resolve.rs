@@ -278,8 +278,7 @@ fn redirects_to(route: &Route, asked: RoutedPath<'_>, directory: &str) -> bool {
         && Target::from_uri(&uri).is_ok_and(|target| *target.path == *directory)
 }
 
-/// The rewritten target. The query stays if the replacement has none.
-/// Errors: the client's fault: what was captured makes an invalid path.
+/// The rewritten target. The query stays if the replacement has none. Errors: the client's fault: what was captured makes an invalid path.
 pub(crate) fn rewrite(route: &Route, to: &Replacement, path: &str, query: Option<&str>) -> Result<Target, Fault> {
     let captures = route.pattern.captures(path).unwrap_or_default();
     let text = to.expand(&captures, query);

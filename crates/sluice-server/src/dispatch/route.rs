@@ -77,8 +77,7 @@ pub(crate) struct Refusal {
     text: Option<Arc<str>>,
 }
 
-/// The part of a path that the first `*` of a route's pattern matched. For scripts by suffix (`*.cgi`) it is the part that names
-/// the script.
+/// The part of a path that the first `*` of a route's pattern matched. For scripts by suffix (`*.cgi`) it is the part that names the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Capture(Range<usize>);
 

@@ -35,9 +35,8 @@ struct SuffixSources {
 }
 
 impl ScriptSources {
-    /// Collects the script sources of the settings.
-    /// Errors of the administrator: `send_files` names a script directory, or a directory within one, and nothing could be sent
-    /// from it.
+    /// Collects the script sources of the settings. Errors of the administrator: `send_files` names a script directory, or a directory within one, and
+    /// nothing could be sent from it.
     pub(crate) fn of(settings: &Settings) -> Result<ScriptSources, OpenError> {
         let sources = ScriptSources {
             paths: settings.sites.iter().flat_map(source_paths).collect(),

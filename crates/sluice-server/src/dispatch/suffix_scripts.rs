@@ -37,9 +37,8 @@ impl SuffixScripts {
         })
     }
 
-    /// Finds the script in the part of a path below `directory`; `prefix` is the part before it. `None` if no part of it has the
-    /// name of a script, or only directories have one.
-    /// Errors: the client's fault: 404 if there is no such script. The script author's: 403 if it cannot be run.
+    /// Finds the script in the part of a path below `directory`; `prefix` is the part before it. `None` if no part of it has the name of a script, or only
+    /// directories have one. Errors: the client's fault: 404 if there is no such script. The script author's: 403 if it cannot be run.
     pub(crate) fn locate(&self, directory: &Directory, prefix: &str, below: &str) -> Option<Result<Script, Fault>> {
         let mut begin = 0;
         loop {

@@ -15,8 +15,7 @@ const PSS_MAX: usize = 256;
 /// How long a report waits for the answers.
 const ANSWERS_MAX: Duration = Duration::from_secs(1);
 
-/// The usage of these processes, each with the number of its user. Missing are processes that have ended, and those of users of whom a process
-/// is held.
+/// The usage of these processes, each with the number of its user. Missing are processes that have ended, and those of users of whom a process is held.
 pub(crate) async fn of(processes: Vec<(u32, Probe)>) -> HashMap<i32, Usage> {
     let mut users: HashMap<u32, Vec<(Probe, bool)>> = HashMap::new();
     for (index, (user, probe)) in processes.into_iter().enumerate() {

@@ -1,5 +1,4 @@
-//! Asking an authentication agent: a CGIplus script of the site, or one that comes with the server, that says whether a password or token
-//! is right.
+//! Asking an authentication agent: a CGIplus script of the site, or one that comes with the server, that says whether a password or token is right.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -36,8 +35,7 @@ pub(crate) struct PendingAnswer {
     pub(crate) credentials: Credentials,
 }
 
-/// Checks that the agents of all routes are scripts that can be asked.
-/// Errors: the first one that is not: the administrator's.
+/// Checks that the agents of all routes are scripts that can be asked. Errors: the first one that is not: the administrator's.
 pub(crate) fn check_agents(settings: &Settings, config: &Config) -> Result<(), OpenError> {
     for (site, settings) in config.sites().zip(&settings.sites) {
         for route in &settings.routes {
@@ -68,8 +66,7 @@ fn own_agent_script(request: &Request, agent: &AgentSettings) -> Result<AgentScr
 }
 
 impl PendingAnswer {
-    /// Asks the agent, and notes the result in the request.
-    /// Errors of the agent: it has failed, is silent, has said nothing, or has named an impossible user.
+    /// Asks the agent, and notes the result in the request. Errors of the agent: it has failed, is silent, has said nothing, or has named an impossible user.
     pub(crate) async fn ask(self, exchange: &Exchange, request: &mut Request) -> Result<(), Fault> {
         let site = Arc::clone(request.site());
         let answer = match &self.agent.program {

@@ -38,9 +38,8 @@ pub(crate) struct Verification {
     name: Box<str>,
 }
 
-/// Lets a request pass whose answer is not for everybody. `verdict` is the first one; each time something becomes known of a user, the
-/// request is judged again.
-/// Errors: the fault for the client (401, 403, 429, 503), or a password that must be verified first.
+/// Lets a request pass whose answer is not for everybody. `verdict` is the first one; each time something becomes known of a user, the request is judged
+/// again. Errors: the fault for the client (401, 403, 429, 503), or a password that must be verified first.
 pub(crate) fn authorize<'a>(
     control: &AccessControl,
     exchange: &mut Exchange,
@@ -318,8 +317,7 @@ fn question<'a>(
 }
 
 impl Verification {
-    /// Waits for the result, and notes it in the request.
-    /// Errors: it was not verified (503).
+    /// Waits for the result, and notes it in the request. Errors: it was not verified (503).
     pub(crate) async fn wait(self, exchange: &Exchange, request: &mut Request) -> Result<(), Fault> {
         let outcome = self.pending.wait().await;
         if let Ok(Outcome::Wrong(delay)) = &outcome {

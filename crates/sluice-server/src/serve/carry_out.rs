@@ -36,10 +36,9 @@ const LOCAL_REDIRECTS_MAX: u16 = 10;
 /// Lookups of one request that are left to other threads: a few for each decision, because files may change between them.
 const LOOKUPS_MAX: u16 = 4 * LOCAL_REDIRECTS_MAX;
 
-/// Decides what answers a request, lets the answer pass the gate, and makes the response unless that takes time. `answers` are those that a
-/// thread has noted, if the decision was left to one.
-/// Errors: the thing that the request waits for; or the fault that the client gets instead: that of the decision or the gate, or the
-/// client's, because conditions and ranges of its request do not fit the file (412, 416).
+/// Decides what answers a request, lets the answer pass the gate, and makes the response unless that takes time. `answers` are those that a thread has noted,
+/// if the decision was left to one. Errors: the thing that the request waits for; or the fault that the client gets instead: that of the decision or the
+/// gate, or the client's, because conditions and ranges of its request do not fit the file (412, 416).
 pub(crate) fn answer(
     gate: &Gate,
     exchange: &mut Exchange,

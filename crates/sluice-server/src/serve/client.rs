@@ -1,7 +1,6 @@
 //! The client of a request: its address and name, its scheme, and the server port that it addressed.
 //!
-//! They come from the connection or, if that is the connection of a trusted proxy, from the proxy's header fields. All later
-//! stages use `exchange.client`.
+//! They come from the connection or, if that is the connection of a trusted proxy, from the proxy's header fields. All later stages use `exchange.client`.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -46,8 +45,7 @@ impl Client {
         }
     }
 
-    /// The client of a request: that of the connection, or the one that a trusted proxy names. Starts the lookup of its name
-    /// if names are looked up.
+    /// The client of a request: that of the connection, or the one that a trusted proxy names. Starts the lookup of its name if names are looked up.
     pub(crate) fn resolve(
         connection: &Connection,
         proxies: &ProxySettings,

@@ -270,8 +270,7 @@ impl EarlierPath {
         }
     }
 
-    /// The path that the client asked for decides about the log, the stricter one about the certificate, and the access rules of
-    /// both must be satisfied.
+    /// The path that the client asked for decides about the log, the stricter one about the certificate, and the access rules of both must be satisfied.
     fn join(mut self, later: &EarlierPath) -> EarlierPath {
         self.access.join(&later.access);
         EarlierPath {
@@ -413,9 +412,8 @@ fn report(target: &Target, resolved: &Target, name: &str, access: &Access) -> Re
     })))
 }
 
-/// The script that a path of the site leads to, for the server's own question to it (an authentication agent). Routes with conditions are
-/// skipped, and their changes do not count.
-/// Errors: there is no such script (404), or it cannot be run.
+/// The script that a path of the site leads to, for the server's own question to it (an authentication agent). Routes with conditions are skipped, and their
+/// changes do not count. Errors: there is no such script (404), or it cannot be run.
 pub(crate) fn agent_script(site: &Site, path: &str) -> Result<AgentScript, Fault> {
     let target = Target::parse(path)?;
     let resolution = site.resolve(RoutedPath::outside_request(&target.path), &mut ())?;
@@ -435,8 +433,7 @@ pub(crate) fn agent_script(site: &Site, path: &str) -> Result<AgentScript, Fault
 }
 
 impl FoundScript<'_> {
-    /// The script as the answer for a target, after rewriting.
-    /// Errors: it does not exist (404), or cannot be run (403).
+    /// The script as the answer for a target, after rewriting. Errors: it does not exist (404), or cannot be run (403).
     fn answer(self, target: &Target, adjustments: &Adjustments) -> Result<Answer, Fault> {
         Ok(Answer::Script(Box::new(ScriptTarget {
             script: self.located?,

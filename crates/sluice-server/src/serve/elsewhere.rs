@@ -16,8 +16,7 @@ use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
 use crate::serve::waiting::{LeftLookup, Lookup};
 
-/// The answers of the file systems, and the use that they are for.
-/// Errors: 503: there was none in time.
+/// The answers of the file systems, and the use that they are for. Errors: 503: there was none in time.
 pub(crate) async fn answers(
     left: LeftLookup,
     exchange: &Exchange,

@@ -1,5 +1,4 @@
-//! Whether the client of an exchange is shown what the log says about a fault: names of files, and what a script has written to its
-//! standard error.
+//! Whether the client of an exchange is shown what the log says about a fault: names of files, and what a script has written to its standard error.
 //!
 //! `error_detail = "local"` is for the developer of a site, at the machine that it runs on. The connection then comes from a loopback
 //! address, and so does every request that a proxy on this machine passes on, or a tunnel. A request therefore also has to look as a

@@ -48,8 +48,7 @@ pub(crate) struct RequestLine {
 }
 
 impl RequestLine {
-    /// The scheme of an absolute form (RFC 9112 §3.2.2). `None` for the other forms; HTTP/2, which sends a scheme with each request,
-    /// has no such form.
+    /// The scheme of an absolute form (RFC 9112 §3.2.2). `None` for the other forms; HTTP/2, which sends a scheme with each request, has no such form.
     pub(crate) fn absolute_form(&self) -> Option<&Scheme> {
         self.uri.scheme().filter(|_| !self.version.is_multiplexed())
     }
@@ -228,8 +227,7 @@ impl Exchange {
         }
     }
 
-    /// Logs that the client has left within its request body, for an exchange that is dropped before there is a response: that of a stream which was
-    /// reset.
+    /// Logs that the client has left within its request body, for an exchange that is dropped before there is a response: that of a stream which was reset.
     fn report_departure(&mut self) {
         if let Some(body) = self.progress.open_body().filter(|_| self.entry.is_unanswered()) {
             let failure = BodyFailure::departure(body);

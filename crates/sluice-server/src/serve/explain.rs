@@ -157,8 +157,7 @@ impl Explanation {
     }
 }
 
-/// Explains how a request would be answered.
-/// Errors: one line that says what is wrong with the question.
+/// Explains how a request would be answered. Errors: one line that says what is wrong with the question.
 pub(crate) fn explain(settings: &Settings, config: &Config, question: &Question) -> Result<Explanation, String> {
     let method = Method::from_bytes(question.method.as_bytes())
         .map_err(|_| format!("method {:?}: is not a method, as \"GET\" is", question.method))?;

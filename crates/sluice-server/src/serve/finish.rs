@@ -1,8 +1,7 @@
 //! The end of an exchange: the response as hyper waits for it, and its body as hyper polls it.
 //!
 //! `Finish` counts the bytes sent. When the body has ended or the client has left, it drops the exchange, which then writes
-//! its line to the access log. If the body fails, `Finish` returns the fault and hyper aborts the response, so that the client
-//! can detect the truncation.
+//! its line to the access log. If the body fails, `Finish` returns the fault and hyper aborts the response, so that the client can detect the truncation.
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -32,8 +32,7 @@ pub(crate) enum Verdict<'a> {
 }
 
 impl Verdict<'_> {
-    /// The verdict where nobody can find out who the user is.
-    /// Errors: the fault that the client gets instead of the answer.
+    /// The verdict where nobody can find out who the user is. Errors: the fault that the client gets instead of the answer.
     pub(crate) fn into_result(self) -> Result<(), Fault> {
         match self {
             Verdict::Pass => Ok(()),
@@ -146,15 +145,13 @@ impl Passed {
 }
 
 impl Gate {
-    /// The gate of a server.
-    /// Errors: the system gives no random bytes.
+    /// The gate of a server. Errors: the system gives no random bytes.
     pub(crate) fn new() -> Result<Gate, String> {
         Ok(Gate { control: Arc::new(AccessControl::new()?) })
     }
 
-    /// Lets the answer of a decision pass.
-    /// Errors: the fault of the verdict, or of a limit on requests; the client's, if its body is too large; or the fault that the decision
-    /// came to. Or what must be waited for, a password that is verified or a queue: then the request holds the decision, which passes here
+    /// Lets the answer of a decision pass. Errors: the fault of the verdict, or of a limit on requests; the client's, if its body is too large; or the fault
+    /// that the decision came to. Or what must be waited for, a password that is verified or a queue: then the request holds the decision, which passes here
     /// again.
     pub(crate) fn pass(
         &self,

@@ -22,9 +22,8 @@ use crate::serve::error_detail::is_unproxied;
 use crate::serve::exchange::Exchange;
 use crate::serve::request::Request;
 
-/// The response with a report, or that of an action.
-/// Errors of the client: there is no such report (404), the method is not served (405), the action is refused (403); or the
-/// server's.
+/// The response with a report, or that of an action. Errors of the client: there is no such report (404), the method is not served (405), the action is
+/// refused (403); or the server's.
 pub(crate) async fn respond(
     exchange: &Exchange,
     request: &mut Request,

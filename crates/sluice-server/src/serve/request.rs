@@ -47,10 +47,9 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Reads the head of the client's request. The fields move to the request if there is no fault.
-    /// Errors of the client: no usable host or target (400), a host that is not served on this address or at all (421), too many
-    /// fields (431), a body with another transfer coding than chunked (501), a tunnel is asked for (405), a malformed field of HTTP/2
-    /// (400).
+    /// Reads the head of the client's request. The fields move to the request if there is no fault. Errors of the client: no usable host or target (400), a
+    /// host that is not served on this address or at all (421), too many fields (431), a body with another transfer coding than chunked (501), a tunnel is
+    /// asked for (405), a malformed field of HTTP/2 (400).
     pub(crate) fn read(
         exchange: &Exchange,
         connection: &Rc<Connection>,
@@ -164,8 +163,7 @@ impl Request {
         self.asked_for.target()?.query.as_deref()
     }
 
-    /// Applies the bounds that routes set on its body.
-    /// Errors of the client: it announced a larger body (413).
+    /// Applies the bounds that routes set on its body. Errors of the client: it announced a larger body (413).
     pub(crate) fn bound_body(&mut self, bounds: BodyBounds) -> Result<(), Fault> {
         match (&self.asked_for, &mut self.body) {
             (AskedFor::Target(_), Some(body)) => body.bound(bounds.within(&self.config.limits)),

@@ -24,8 +24,7 @@ pub(crate) struct Queued {
     place: QueuePlace,
 }
 
-/// Counts a request of a client.
-/// Errors: the client's (429): it has none left.
+/// Counts a request of a client. Errors: the client's (429): it has none left.
 pub(crate) fn count(exchange: &mut Exchange, request: &Request, settings: &Arc<RateSettings>) -> Result<(), Fault> {
     let mut counted = exchange.limits.iter().flat_map(|limits| &limits.counted);
     if counted.any(|other| Arc::ptr_eq(other, settings)) {
@@ -54,8 +53,7 @@ pub(crate) fn count(exchange: &mut Exchange, request: &Request, settings: &Arc<R
     Ok(())
 }
 
-/// Takes a permit of a throttle, or a place in its queue, which is the result.
-/// Errors: the client's (503): the queue is full.
+/// Takes a permit of a throttle, or a place in its queue, which is the result. Errors: the client's (503): the queue is full.
 pub(crate) fn enter(
     exchange: &mut Exchange,
     request: &Request,
@@ -95,8 +93,7 @@ pub(crate) fn enter(
 }
 
 impl Queued {
-    /// Waits for the permit, and gives it to the exchange.
-    /// Errors: the client's (503): it has waited for too long.
+    /// Waits for the permit, and gives it to the exchange. Errors: the client's (503): it has waited for too long.
     pub(crate) async fn wait(self, exchange: &mut Exchange) -> Result<(), Fault> {
         let Queued { settings, throttle, place } = self;
         let began = Instant::now();

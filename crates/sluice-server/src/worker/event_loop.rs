@@ -10,8 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 /// How long a thread for blocking calls lives without one.
 const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// Makes an event loop on the calling thread.
-/// Errors: the system is out of descriptors.
+/// Makes an event loop on the calling thread. Errors: the system is out of descriptors.
 pub(super) fn runtime() -> std::io::Result<Runtime> {
     Builder::new_current_thread()
         .enable_all()

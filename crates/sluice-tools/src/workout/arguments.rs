@@ -65,8 +65,7 @@ pub struct Workout {
     /// Send this file as the body of each request.
     #[arg(long, value_name = "FILE")]
     pub(super) body: Option<PathBuf>,
-    /// The part that must be the same in all replies for a path. `length` is for replies that contain a time or a counter, `status` for those
-    /// of any length.
+    /// The part that must be the same in all replies for a path. `length` is for replies that contain a time or a counter, `status` for those of any length.
     #[arg(long, value_enum, default_value_t)]
     pub(super) compare: Comparison,
     /// Measure error pages too: without this, a first reply with a status of 400 or more ends the run.

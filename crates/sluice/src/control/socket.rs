@@ -63,8 +63,7 @@ impl Control {
         Ok(Some(control))
     }
 
-    /// Listens on a socket that the supervisor has bound.
-    /// Fails if it is not a unix socket.
+    /// Listens on a socket that the supervisor has bound. Fails if it is not a unix socket.
     pub(crate) fn on(socket: OwnedFd, hub: &Arc<Hub>) -> Result<Control, String> {
         let listener = UnixListener::from_std(socket.into()).map_err(|error| format!("control: {error}"))?;
         let (sender, requests) = mpsc::channel(COMMANDS_MAX);
@@ -195,8 +194,7 @@ struct Connection {
     slot: OwnedSemaphorePermit,
 }
 
-/// The connections that have not sent their command yet, or whose command waits for others, the oldest first. Dropping one of these closes its
-/// connection.
+/// The connections that have not sent their command yet, or whose command waits for others, the oldest first. Dropping one of these closes its connection.
 #[derive(Default)]
 struct Waiting(VecDeque<oneshot::Sender<Infallible>>);
 

@@ -39,9 +39,8 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Writes the site to a new directory that only this user can enter, and logs what is missing. `sdk` is the directory of the engines, if it
-    /// is named.
-    /// A temporary directory that cannot be written to is the user's to fix.
+    /// Writes the site to a new directory that only this user can enter, and logs what is missing. `sdk` is the directory of the engines, if it is named. A
+    /// temporary directory that cannot be written to is the user's to fix.
     pub(crate) fn unpack(sdk: Option<PathBuf>) -> Result<Site, String> {
         let refuse = |error: io::Error| {
             format!(

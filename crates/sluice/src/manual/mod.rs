@@ -1,8 +1,7 @@
 //! The manual pages and shell completions below `packaging/`: made of the command line (`arguments`) and the lists of keys (`config`), as `--help` is.
 //!
-//! Only tests are here: they compare the files with what is generated, and `UPDATE=1 cargo test -p sluice` rewrites them. So the
-//! program itself needs no library for them, and a package no run of the program. `packaging/check` shows that they are right for
-//! man(1) and for the shells.
+//! Only tests are here: they compare the files with what is generated, and `UPDATE=1 cargo test -p sluice` rewrites them. So the program itself needs no
+//! library for them, and a package no run of the program. `packaging/check` shows that they are right for man(1) and for the shells.
 
 mod commands;
 mod keys;

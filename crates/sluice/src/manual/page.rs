@@ -2,8 +2,7 @@
 
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
-/// When the contents of the pages last changed with a release. The head of a page needs a day, and the day of the build would make
-/// each build another one.
+/// When the contents of the pages last changed with a release. The head of a page needs a day, and the day of the build would make each build another one.
 const DATE: &str = "2026-11-22";
 
 /// A page with its head.

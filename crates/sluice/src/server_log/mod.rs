@@ -83,8 +83,7 @@ impl Logger {
         }
     }
 
-    /// Opens the file of the settings. Nothing has changed until `apply`.
-    /// A file that cannot be opened is the administrator's fault.
+    /// Opens the file of the settings. Nothing has changed until `apply`. A file that cannot be opened is the administrator's fault.
     pub(crate) fn prepare(&self, settings: &ServerLog) -> Result<Change, String> {
         let opened = settings.file.as_ref().map(|path| {
             LineFile::open(path, &settings.rotation).map_err(|error| format!("server log {}: {error}", path.display()))

@@ -81,8 +81,7 @@ impl Style {
     }
 }
 
-/// Whether standard error is the stream of the journal that a service manager has opened: its device and inode, as in
-/// systemd.exec(5).
+/// Whether standard error is the stream of the journal that a service manager has opened: its device and inode, as in systemd.exec(5).
 fn is_journal(stream: &str, stderr: &impl AsFd) -> bool {
     let about = || {
         std::fs::File::from(stderr.as_fd().try_clone_to_owned().ok()?)

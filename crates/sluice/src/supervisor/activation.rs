@@ -98,8 +98,7 @@ impl Passed {
     }
 }
 
-/// The number of descriptors that were passed to the process `own`, or to process 1 of a container if that has started it
-/// (`first_process`).
+/// The number of descriptors that were passed to the process `own`, or to process 1 of a container if that has started it (`first_process`).
 fn count(pid: &str, count: &str, own: u32, parent: u32) -> usize {
     let is_meant = |pid: u32| pid == own || (pid == 1 && parent == 1);
     match (pid.parse(), count.parse()) {

@@ -115,8 +115,7 @@ impl Children {
             .filter(|pid| !self.own.contains(pid) && !self.strangers.contains(pid))
             .collect();
         for pid in leftovers.iter().filter_map(|pid| Pid::from_raw(*pid)) {
-            // It is a child and not reaped yet, so its number is still its own. Fails for one that runs as another user; the launcher's limits are
-            // for those.
+            // It is a child and not reaped yet, so its number is still its own. Fails for one that runs as another user; the launcher's limits are for those.
             let _ = kill_process(pid, Signal::KILL);
         }
         leftovers.len()
@@ -139,8 +138,7 @@ pub(super) fn describe(status: WaitStatus) -> String {
     }
 }
 
-/// The children of this process, which starts and inherits them on its main thread. Empty if the kernel does not say
-/// (CONFIG_PROC_CHILDREN).
+/// The children of this process, which starts and inherits them on its main thread. Empty if the kernel does not say (CONFIG_PROC_CHILDREN).
 fn list(file: Option<&File>) -> Vec<i32> {
     let mut text = String::new();
     if let Some(mut file) = file {

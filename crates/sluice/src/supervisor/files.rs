@@ -1,8 +1,7 @@
 //! Files that a supervisor makes as root for a server process with another user: logs, and the directory for what is kept.
 //!
-//! The server process opens them by their paths and needs permission for them, but not for their directories. A directory that others than
-//! root can write is left alone: whoever can write it could put a link there, and root would give away another file. The server process
-//! makes its files there itself.
+//! The server process opens them by their paths and needs permission for them, but not for their directories. A directory that others than root can write is
+//! left alone: whoever can write it could put a link there, and root would give away another file. The server process makes its files there itself.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

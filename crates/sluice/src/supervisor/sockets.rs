@@ -32,9 +32,8 @@ impl Sockets {
         Sockets { bound }
     }
 
-    /// Finds or binds the sockets for these settings. Those of an address that is still configured are kept; sockets that systemd has bound
-    /// are used where their address is configured.
-    /// Nothing has changed if it fails.
+    /// Finds or binds the sockets for these settings. Those of an address that is still configured are kept; sockets that systemd has bound are used where
+    /// their address is configured. Nothing has changed if it fails.
     pub(super) fn plan(&self, settings: &Settings, activated: &mut Activated) -> Result<Plan, String> {
         // Each is used once, because several addresses may have port 0.
         let mut unused: Vec<_> = self.bound.iter().map(|bound| Some(&bound.configured)).collect();

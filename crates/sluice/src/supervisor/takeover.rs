@@ -194,8 +194,7 @@ impl Address {
 }
 
 impl Estate {
-    /// Takes over what the program before this one has left on standard input.
-    /// Fails if there is nothing, or it is of another version.
+    /// Takes over what the program before this one has left on standard input. Fails if there is nothing, or it is of another version.
     pub(super) async fn take() -> Result<Estate, String> {
         let failed = |error: io::Error| format!("taking over: {error}");
         let mut channel = Channel::of_stdin().map_err(failed)?;

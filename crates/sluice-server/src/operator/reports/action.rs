@@ -161,8 +161,7 @@ fn collect(wanted: &Wanted) -> Collected {
     })
 }
 
-/// Carries out an action.
-/// Errors of the client: the body is too large, the token is not the visitor's, the form comes from another site (403), or there is no
+/// Carries out an action. Errors of the client: the body is too large, the token is not the visitor's, the form comes from another site (403), or there is no
 /// such action (404).
 pub(super) async fn carry_out(mut ask: Ask, notation: Notation) -> Result<Response<ResponseBody>, Fault> {
     if let Some(why) = origin::of_action(&ask.fields, &ask.origin) {

@@ -33,8 +33,7 @@ pub(super) fn html(ask: &Ask, frame: &Frame<'_>, report: &dyn Report) -> Respons
     new("text/html; charset=utf-8", page.into())
 }
 
-/// The value of a report.
-/// Errors: it cannot be JSON, which is a mistake in the server.
+/// The value of a report. Errors: it cannot be JSON, which is a mistake in the server.
 pub(super) fn json(report: &dyn Report) -> Result<Response<ResponseBody>, Fault> {
     let value = report.json().and_then(|value| serde_json::to_vec_pretty(&value));
     let mut text = value.map_err(|_| Fault::unexpected("a report is not JSON"))?;

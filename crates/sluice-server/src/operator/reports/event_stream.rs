@@ -51,8 +51,7 @@ impl Events {
         .await;
     }
 
-    /// Whether everything that was sent has been handed to the connection. A producer that sends only then holds one event at most for a
-    /// slow client.
+    /// Whether everything that was sent has been handed to the connection. A producer that sends only then holds one event at most for a slow client.
     pub(crate) fn are_taken(&self) -> bool {
         self.0.borrow().is_empty()
     }

@@ -60,9 +60,8 @@ const READ: &[Method] = &[Method::GET, Method::HEAD];
 
 const ACT: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
 
-/// The response to a request for a report, or for an action.
-/// Errors of the client: there is no such report (404), the method is not served (405), the action is refused (403); or the
-/// server's.
+/// The response to a request for a report, or for an action. Errors of the client: there is no such report (404), the method is not served (405), the action
+/// is refused (403); or the server's.
 pub(crate) async fn respond(mut ask: Ask) -> Result<Response<ResponseBody>, Fault> {
     let notation = ask.take_notation();
     check_extent(&ask)?;

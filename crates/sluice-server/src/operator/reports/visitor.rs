@@ -38,8 +38,7 @@ pub(crate) struct Visitors {
 }
 
 impl Visitors {
-    /// Makes the key.
-    /// Errors: the system gives no random bytes.
+    /// Makes the key. Errors: the system gives no random bytes.
     pub(crate) fn new() -> Result<Visitors, String> {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &aws_lc_rs::rand::SystemRandom::new());
         Ok(Visitors {

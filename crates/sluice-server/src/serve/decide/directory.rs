@@ -1,8 +1,6 @@
-//! The answer for a path that leads to a directory of files: a file, an index page, a listing, or a redirect to the missing
-//! slash.
+//! The answer for a path that leads to a directory of files: a file, an index page, a listing, or a redirect to the missing slash.
 //!
-//! Where a route has a fallback, what files would answer with an error leads to nothing: a path without a file, a directory without an
-//! index page.
+//! Where a route has a fallback, what files would answer with an error leads to nothing: a path without a file, a directory without an index page.
 
 use std::path::PathBuf;
 

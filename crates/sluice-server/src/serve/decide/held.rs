@@ -53,9 +53,8 @@ impl Decision<'_> {
 }
 
 impl HeldDecision {
-    /// The answer, once it has passed the gate. A file is looked up again; it may have changed, or be gone.
-    /// Errors: the fault that the decision came to, or that of the second lookup; or that lookup is left to another
-    /// thread.
+    /// The answer, once it has passed the gate. A file is looked up again; it may have changed, or be gone. Errors: the fault that the decision came to, or
+    /// that of the second lookup; or that lookup is left to another thread.
     pub(crate) fn into_answer(self, site: &Site, asked: &RouteQuestion<'_>) -> Result<Answer, HeldUp> {
         match self.answer {
             HeldAnswer::Made(answer) => answer.map_err(HeldUp::Refused),
@@ -81,8 +80,7 @@ impl HeldFile {
         })
     }
 
-    /// The answer, with what a thread has noted.
-    /// Errors: the fault of the lookup, or that it is left to another thread.
+    /// The answer, with what a thread has noted. Errors: the fault of the lookup, or that it is left to another thread.
     pub(crate) fn answer(self, site: &Site, asked: &RouteQuestion<'_>, answers: Answers) -> Result<Answer, HeldUp> {
         match foreign::here(answers, || self.look_up(site, asked)) {
             (_, Some(share)) => {

@@ -17,8 +17,7 @@ use crate::dispatch::site::Site;
 use crate::serve::gate::{Verdict, judge};
 use crate::serve::identity::Identity;
 
-/// The listing that is asked for, as one client sees it. Waits for the disk.
-/// Errors: the directory cannot be read: the client's (404, 403) or the server's.
+/// The listing that is asked for, as one client sees it. Waits for the disk. Errors: the directory cannot be read: the client's (404, 403) or the server's.
 pub(crate) fn list(
     site: &Site,
     request: &ListingRequest,

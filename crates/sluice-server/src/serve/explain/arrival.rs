@@ -8,9 +8,8 @@ use sluice_settings::{ClientCertificates, ListenAddress, ListenSettings, SiteSet
 
 use crate::serve::client::{HTTP_PORT, HTTPS_PORT};
 
-/// The number of the address to which a client connects for a URL: that with its port and scheme. Of several, the one that the
-/// host names if it is an IP address; otherwise one on which `is_served` holds. `None` if no address has the port, because a proxy
-/// or the router of a container may have it.
+/// The number of the address to which a client connects for a URL: that with its port and scheme. Of several, the one that the host names if it is an IP
+/// address; otherwise one on which `is_served` holds. `None` if no address has the port, because a proxy or the router of a container may have it.
 pub(super) fn listener_of(
     listen: &[ListenSettings],
     scheme: Scheme,
