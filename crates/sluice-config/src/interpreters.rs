@@ -47,7 +47,7 @@ pub(super) fn require_program(
             return document.report_lack(Lack::Denied, path.line, format!("{name}: {shown}: {reason}"));
         }
     };
-    document.report(path.line, message);
+    document.report_fault(path.line, &path.value, &message, "until that changes its requests fail");
 }
 
 /// Reports a script of an engine that does not exist.

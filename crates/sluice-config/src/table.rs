@@ -172,8 +172,10 @@ pub(crate) fn expect_directory(document: &Document<'_>, name: &str, path: &At<Pa
     match check_directory(document, name, path) {
         Ok(()) => {}
         Err(message) => match document.files.kind(&path.value) {
-            FileKind::Missing(_) => document.report_missing(path.line, message),
             FileKind::Denied(_) => document.report_lack(Lack::Denied, path.line, message),
+            kind if matches!(kind, FileKind::Missing(_)) || document.files.source().tolerates(&[&path.value]) => {
+                document.report_missing(path.line, message);
+            }
             _ => document.report(path.line, message),
         },
     }

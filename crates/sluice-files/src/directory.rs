@@ -98,9 +98,8 @@ impl Directory {
     /// Opens a directory, now if it exists, may be entered and its file system answers, or else with the first request for which it is so.
     ///
     /// # Errors
-    /// It is no directory; the administrator's fault.
+    /// It cannot be opened for another reason; the administrator's fault.
     pub fn open_or_await(path: &Path) -> io::Result<Directory> {
-        use io::ErrorKind::{NotFound, PermissionDenied};
         // The reader of a configuration has said so then.
         let is_reported = deadline::silent_paths().iter().any(|silent| silent == path);
         match Directory::open(path) {
@@ -111,8 +110,12 @@ impl Directory {
                 }
                 Ok(Directory::new(path))
             }
-            Err(error) if matches!(error.kind(), NotFound | PermissionDenied) => Ok(Directory::new(path)),
-            other => other,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(Directory::new(path)),
+            Err(error) => match Missing::of(path, error) {
+                error if error.kind() == io::ErrorKind::NotFound => Ok(Directory::new(path)),
+                error => Err(error),
+            },
+            opened => opened,
         }
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use sluice_http::fault::ServerFault;
 use sluice_settings::permission::{self, Denial, Subject, Use};
 
@@ -30,7 +31,8 @@ impl Missing {
     /// The error of opening this directory, if it is one of these; any other error is unchanged.
     pub(crate) fn of(directory: &Path, error: io::Error) -> io::Error {
         let denial = match error.kind() {
-            io::ErrorKind::NotFound => None,
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => None,
+            _ if Errno::from_io_error(&error) == Some(Errno::LOOP) => None,
             io::ErrorKind::PermissionDenied => {
                 let Some(denial) = permission::denial(directory, Use::Enter, &Subject::own()) else {
                     return error;

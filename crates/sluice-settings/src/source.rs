@@ -166,10 +166,9 @@ impl Source {
     /// Notes the fault of `what`, files with the place that names them, if it is tolerated, and returns that. `line`: what the server does meanwhile.
     pub fn tolerate(&self, what: &str, files: &[impl AsRef<Path>], line: impl FnOnce() -> String) -> bool {
         let tolerated = self.1.as_ref().filter(|_| self.tolerates(files));
-        tolerated.is_some_and(|tolerated| {
-            tolerated.lock().insert(what.to_owned(), line());
-            true
-        })
+        tolerated
+            .map(|tolerated| tolerated.lock().insert(what.to_owned(), line()))
+            .is_some()
     }
 
     /// Forgets the fault of `what`.

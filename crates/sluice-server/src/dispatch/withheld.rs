@@ -25,8 +25,7 @@ pub(crate) fn withheld_files(settings: &Settings) -> WithheldFiles {
     let sites = settings.sites.iter();
     let authorities = sites.filter_map(|site| site.client_authorities.as_ref());
     authorities.flat_map(files_of).for_each(|path| files.add(path));
-    let routes = settings.sites.iter().flat_map(|site| &site.routes);
-    let rules = routes.flat_map(|route| route.changes.access.limits());
+    let rules = settings.routes().flat_map(|route| route.changes.access.limits());
     rules
         .flat_map(|access| access.source.secret_files())
         .for_each(|path| files.add(path));

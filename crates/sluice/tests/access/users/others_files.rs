@@ -185,3 +185,43 @@ fn check_names_an_included_file_of_another_user() {
     give(&place, ALICE);
     assert!(checked().contains(warning), "{}", checked());
 }
+
+#[test]
+fn what_another_user_puts_in_place_of_a_directory_prevents_neither_reload_nor_start() {
+    if !is_root() {
+        return;
+    }
+    let route = "[[site.route]]\npath = \"/own/*\"\ndirectory = \"of-alice/own\"\n\
+                 [[site.route]]\npath = \"/tool\"\nscript = { file = \"of-alice/tool\" }\n";
+    let setup = open_setup()
+        .server(&format!("user = \"{SERVER}:{SERVER}\""))
+        .file("health.txt", "well")
+        .sites(&format!(
+            "[[site]]\nhosts = [\"own.example\"]\nroot = \"htdocs\"\n{route}"
+        ));
+    let place = setup.path("of-alice/own");
+    fs::create_dir_all(&place).unwrap();
+    fs::create_dir(setup.path("of-alice/tool")).unwrap();
+    give_all(&setup.path("of-alice"), ALICE);
+    let server = setup.start();
+    fs::remove_dir(&place).unwrap();
+    for put in [
+        |path: &Path| fs::write(path, "no directory"),
+        |path: &Path| symlink("own", path),
+    ] {
+        put(&place).unwrap();
+        for command in ["reload", "upgrade"] {
+            let (is_done, said) = sluice(&server, command);
+            assert!(is_done && said.contains("until it exists the answer is 503"), "{said}");
+            assert_eq!(get(&server, "/own/a.txt", ""), 503);
+            assert!(said.contains("of-alice/tool is a directory"), "{said}");
+            assert_eq!(get(&server, "/tool", ""), 403);
+            assert_eq!(server.get("/health.txt").text(), "well");
+        }
+        fs::remove_file(&place).unwrap();
+    }
+    fs::create_dir(&place).unwrap();
+    fs::write(place.join("a.txt"), "a").unwrap();
+    assert_eq!(get(&server, "/own/a.txt", ""), 200);
+    server.stop();
+}
