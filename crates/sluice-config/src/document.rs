@@ -138,6 +138,12 @@ impl<'a> Document<'a> {
         }
     }
 
+    /// Returns what is at a path. Whose it is, is noted, too: the process that reads the bundle may find something else there.
+    pub(crate) fn kind(&self, path: &Path) -> FileKind {
+        let _noted = self.files.source().tolerates(&[path]);
+        self.files.kind(path)
+    }
+
     /// Whether nothing is at a path.
     pub(crate) fn is_missing(&self, path: &Path) -> bool {
         matches!(self.files.kind(path), FileKind::Missing(_))

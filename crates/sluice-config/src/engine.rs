@@ -8,7 +8,7 @@ use sluice_settings::{Engine, ScriptSettings, module_files};
 use super::asgi::is_asgi;
 use super::document::{At, Document};
 use super::file_kind::FileKind;
-use super::interpreters::is_suffix;
+use super::interpreters::{UNTIL_CHANGED, is_suffix};
 use super::key::{Key, Section, set};
 use super::script_draft::Draft;
 use super::suggest;
@@ -185,12 +185,13 @@ fn read_program(program: &str, document: &Document<'_>, line: usize, key: &str) 
     }
     let path = document.resolve(line, program);
     let shown = path.display();
-    match document.files.kind(&path) {
-        FileKind::Program | FileKind::Missing(_) | FileKind::Denied(_) => {}
-        FileKind::File => document.report(line, format!("{key}: {shown} has no execute bit: chmod +x it")),
-        FileKind::Directory | FileKind::Other => {
-            document.report(line, format!("{key}: {shown} is not a regular file"));
-        }
+    let message = match document.kind(&path) {
+        FileKind::Program | FileKind::Missing(_) | FileKind::Denied(_) => None,
+        FileKind::File => Some(format!("{key}: {shown} has no execute bit: chmod +x it")),
+        FileKind::Directory | FileKind::Other => Some(format!("{key}: {shown} is not a regular file")),
+    };
+    if let Some(message) = message {
+        document.report_fault(line, &path, &message, UNTIL_CHANGED);
     }
     Ok(path.to_string_lossy().into_owned())
 }

@@ -21,6 +21,9 @@ pub(super) const INTERPRETERS: Key<Draft> = Key::pairs("interpreters", |script, 
     Ok(())
 });
 
+/// The behaviour of the server with something else in place of a program.
+pub(super) const UNTIL_CHANGED: &str = "until that changes its requests fail";
+
 /// Reports a program that does not exist or cannot be executed.
 pub(super) fn require_program(
     document: &Document<'_>,
@@ -29,7 +32,7 @@ pub(super) fn require_program(
     interpreters: &BTreeMap<String, String>,
 ) {
     let shown = path.value.display();
-    let message = match document.files.kind(&path.value) {
+    let message = match document.kind(&path.value) {
         FileKind::Program => return,
         FileKind::File if has_interpreter(&path.value, interpreters) => return,
         FileKind::File => {
@@ -47,27 +50,25 @@ pub(super) fn require_program(
             return document.report_lack(Lack::Denied, path.line, format!("{name}: {shown}: {reason}"));
         }
     };
-    document.report_fault(path.line, &path.value, &message, "until that changes its requests fail");
+    document.report_fault(path.line, &path.value, &message, UNTIL_CHANGED);
 }
 
 /// Reports a script of an engine that does not exist.
 pub(super) fn require_source(document: &Document<'_>, name: &str, path: &At<PathBuf>) {
     let shown = path.value.display();
-    match document.files.kind(&path.value) {
-        FileKind::Program | FileKind::File => {}
-        FileKind::Directory => {
-            document.report(
-                path.line,
-                format!("{name}: {shown} is a directory: write directory = instead"),
-            );
-        }
-        FileKind::Other => document.report(path.line, format!("{name}: {shown} is not a regular file")),
+    let message = match document.kind(&path.value) {
+        FileKind::Program | FileKind::File => return,
+        FileKind::Directory => format!("{name}: {shown} is a directory: write directory = instead"),
+        FileKind::Other => format!("{name}: {shown} is not a regular file"),
         FileKind::Missing(reason) => {
             let message = format!("{name}: no script {shown} ({reason}): put it there or fix the path");
-            document.report_missing(path.line, message);
+            return document.report_missing(path.line, message);
         }
-        FileKind::Denied(reason) => document.report_lack(Lack::Denied, path.line, format!("{name}: {shown}: {reason}")),
-    }
+        FileKind::Denied(reason) => {
+            return document.report_lack(Lack::Denied, path.line, format!("{name}: {shown}: {reason}"));
+        }
+    };
+    document.report_fault(path.line, &path.value, &message, UNTIL_CHANGED);
 }
 
 fn has_interpreter(path: &Path, interpreters: &BTreeMap<String, String>) -> bool {

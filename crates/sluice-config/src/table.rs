@@ -171,7 +171,7 @@ pub(crate) fn require_directory(document: &Document<'_>, name: &str, path: &At<P
 pub(crate) fn expect_directory(document: &Document<'_>, name: &str, path: &At<PathBuf>) {
     match check_directory(document, name, path) {
         Ok(()) => {}
-        Err(message) => match document.files.kind(&path.value) {
+        Err(message) => match document.kind(&path.value) {
             FileKind::Denied(_) => document.report_lack(Lack::Denied, path.line, message),
             kind if matches!(kind, FileKind::Missing(_)) || document.files.source().tolerates(&[&path.value]) => {
                 document.report_missing(path.line, message);
@@ -190,7 +190,7 @@ pub(crate) fn set_directory(place: &mut Option<PathBuf>, path: PathBuf, written:
 
 fn check_directory(document: &Document<'_>, name: &str, path: &At<PathBuf>) -> Result<(), String> {
     let shown = path.value.display();
-    match document.files.kind(&path.value) {
+    match document.kind(&path.value) {
         FileKind::Directory => Ok(()),
         FileKind::Missing(reason) => Err(format!(
             "{name}: no directory {shown} ({reason}): create it or fix the path"

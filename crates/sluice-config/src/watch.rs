@@ -21,12 +21,14 @@ fn read_watch(paths: Vec<At<String>>, written: &Written<'_>) -> Vec<PathBuf> {
         }
         let file = document.resolve(line, path);
         let shown = file.display();
-        match document.files.kind(&file) {
-            FileKind::Missing(reason) => Err(format!(
-                "watch: no file or directory {shown} ({reason}): create it or fix the path"
-            )),
-            FileKind::Denied(reason) => Err(format!("watch: {shown}: {reason}")),
-            FileKind::Directory | FileKind::Program | FileKind::File | FileKind::Other => Ok(file),
-        }
+        let message = match document.kind(&file) {
+            FileKind::Missing(reason) => {
+                format!("watch: no file or directory {shown} ({reason}): create it or fix the path")
+            }
+            FileKind::Denied(reason) => format!("watch: {shown}: {reason}"),
+            FileKind::Directory | FileKind::Program | FileKind::File | FileKind::Other => return Ok(file),
+        };
+        document.report_fault(line, &file, &message, "until it is there its changes are not noticed");
+        Ok(file)
     })
 }

@@ -524,6 +524,9 @@ fn open_config(
     let mut config = Config::open(settings, listen, before)?;
     check_agents(settings, &config)?;
     config.open_logs(settings, log)?;
+    if let Some(before) = before {
+        config.take_users_over(before);
+    }
     Ok(config)
 }
 

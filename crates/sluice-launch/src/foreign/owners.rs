@@ -247,6 +247,10 @@ impl Walk {
         };
         let about = self.about(&found)?;
         self.holder = self.holder.or_else(|| holder_behind(&about));
+        if !self.resolve.is_empty() && self.holder.is_some() {
+            // readlink(2) of a link may ask its file system.
+            return Err(Errno::AGAIN.into());
+        }
         match FileType::from_raw_mode(about.stx_mode.into()) {
             FileType::Symlink => {
                 self.pass(self.place.join(part), &about);

@@ -46,7 +46,7 @@ pub(crate) struct Config {
 impl Config {
     /// Opens everything that the settings name except the logs, for listeners on these addresses. An error is the administrator's.
     ///
-    /// With the configuration before it, what that one has counted goes on, and passwords that it has verified are remembered.
+    /// With the configuration before it, what that one has counted goes on.
     pub(crate) fn open(
         settings: &Settings,
         addresses: &[ListenAddress],
@@ -55,13 +55,17 @@ impl Config {
         let mut config = Config::open_withholding(settings, addresses, withheld_files(settings))?;
         if let Some(before) = before {
             config.limit_tables = Arc::new(LimitTables::new(settings, Some(&before.limit_tables)));
-            for store in &mut config.users {
-                if let Some(kept) = before.users.iter().find_map(|before| before.take_over(store)) {
-                    *store = kept;
-                }
-            }
         }
         Ok(config)
+    }
+
+    /// Puts the users that were read into the stores of the configuration before it, which are in use: nothing may fail any more.
+    pub(crate) fn take_users_over(&mut self, before: &Config) {
+        for store in &mut self.users {
+            if let Some(kept) = before.users.iter().find_map(|before| before.take_over(store)) {
+                *store = kept;
+            }
+        }
     }
 
     pub(crate) fn open_withholding(

@@ -43,7 +43,9 @@ impl Outbox {
         let State { text, sent, lost } = &mut *self.lock();
         text.push_str(&String::from_utf8_lossy(lines));
         if let Some(last) = text.len().checked_sub(BYTES_MAX + 1) {
-            let end = text[last..].find('\n').map_or(text.len(), |at| last + at + 1);
+            // In bytes: a character may begin before this place.
+            let newline = text.as_bytes()[last..].iter().position(|byte| *byte == b'\n');
+            let end = newline.map_or(text.len(), |at| last + at + 1);
             *lost += text[end.min(*sent)..end].matches('\n').count();
             *sent = sent.saturating_sub(end);
             text.drain(..end);
@@ -125,5 +127,7 @@ mod tests {
         assert_eq!(state(), (BYTES_MAX, 5, 0));
         outbox.add(format!("{}\n", "y".repeat(BYTES_MAX)).as_bytes());
         assert_eq!(state(), (0, 21, 0));
+        (0..20).for_each(|_| outbox.add(format!("x{}\n", "ü".repeat(511)).as_bytes()));
+        assert_eq!(state(), (BYTES_MAX, 26, 0));
     }
 }

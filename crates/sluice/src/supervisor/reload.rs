@@ -14,7 +14,7 @@ use super::files::ServerUser;
 use super::life::{ANSWER_TIMEOUT, LifeEvent, State};
 use super::reading::Purpose;
 use super::sockets::Plan;
-use crate::certificates::{Certificates, ReadFiles};
+use crate::certificates::{Certificates, ReadFiles, credentials};
 use crate::link::memory_file;
 use crate::link::message::{Cause, Reload, ToServer};
 use crate::server_role::read_bundle;
@@ -25,6 +25,8 @@ pub(super) struct Prepared {
     pub(super) settings: Settings,
     pub(super) plan: Plan,
     pub(super) bundle: OwnedFd,
+    /// The files with the content of before, because the one of now cannot be used.
+    pub(super) kept: Vec<PathBuf>,
     pub(super) certificates: Certificates,
 }
 
@@ -104,7 +106,34 @@ impl Supervisor<'_> {
         // Those that systemd has passed were all used at the start.
         let plan = with_deadline(silent, || self.sockets.plan(&settings, &mut Activated::default()));
         let plan = plan.map_err(|text| format!("{text}; nothing has changed"))?;
-        Ok(Prepared { settings, plan, bundle, certificates })
+        let kept = with_deadline(silent, || self.usable_files(&settings, &bundle, &source));
+        let with_kept = kept.and_then(|kept| Ok((self.bundle_with(&kept, &bundle)?, kept)));
+        let (bundle, kept) = with_kept.map_err(|text| format!("{text}; nothing has changed"))?;
+        Ok(Prepared {
+            settings,
+            plan,
+            bundle,
+            kept,
+            certificates,
+        })
+    }
+
+    /// The files of certificates that are in use, if what is there now cannot be used, and that is tolerated: they may be about to be replaced.
+    fn usable_files(&self, settings: &Settings, new: &OwnedFd, source: &Source) -> Result<Vec<PathBuf>, String> {
+        let before = Source::given(read_bundle(&self.bundle)?);
+        let now = Source::given(read_bundle(new)?);
+        let mut usable = Vec::new();
+        for credential in credentials(settings) {
+            let files = credential.files();
+            if credential.check(&now).is_err()
+                && source.tolerates(&files)
+                && files.iter().all(|file| before.has(file))
+                && credential.check(&before).is_ok()
+            {
+                usable.extend(files.into_iter().cloned());
+            }
+        }
+        Ok(usable)
     }
 
     pub(super) async fn begin_reload(&mut self) -> Option<LifeEvent> {
@@ -184,9 +213,8 @@ impl Supervisor<'_> {
         };
         self.use_script_users(users).await;
         if is_done {
-            // All files can be used.
-            self.kept_files.clear();
             let removed = self.keep(*prepared);
+            self.renew_kept_files();
             if !removed.is_empty() {
                 self.send(&ToServer::Remove(removed)).await;
             }
@@ -198,6 +226,7 @@ impl Supervisor<'_> {
     pub(super) fn keep(&mut self, prepared: Prepared) -> Vec<String> {
         self.launcher_plan = LauncherPlan::of(&prepared.settings);
         self.bundle = prepared.bundle;
+        self.kept_files = prepared.kept;
         self.certificates = prepared.certificates;
         self.sockets.apply(prepared.plan)
     }
@@ -234,16 +263,16 @@ impl Supervisor<'_> {
         // It may keep nothing else of the configuration as it was.
         let is_watched = |file: &&PathBuf| self.certificates.files().contains(file);
         self.kept_files = kept.iter().filter(is_watched).cloned().collect();
-        match self.bundle_with_kept_files(&new) {
+        match self.bundle_with(&self.kept_files, &new) {
             Ok(bundle) => self.bundle = bundle,
             Err(error) => tracing::error!("certificates have changed: {error}"),
         }
     }
 
     /// A bundle with the content, in the bundle in force, of the files whose new content cannot be used.
-    pub(super) fn bundle_with_kept_files(&self, new: &OwnedFd) -> Result<OwnedFd, String> {
+    fn bundle_with(&self, kept: &[PathBuf], new: &OwnedFd) -> Result<OwnedFd, String> {
         let mut bundle = read_bundle(new)?;
-        bundle.keep(&self.kept_files, &read_bundle(&self.bundle)?);
+        bundle.keep(kept, &read_bundle(&self.bundle)?);
         seal(&bundle)
     }
 }

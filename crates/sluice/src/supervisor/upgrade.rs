@@ -8,15 +8,13 @@ use super::Supervisor;
 use super::files::ServerUser;
 use super::life::LifeEvent;
 use super::process::{ServerProcess, start_process};
-use super::reload::{Prepared, with_deadline};
+use super::reload::Prepared;
 use super::start::use_log;
 use sluice_report::command::CommandResult;
 use sluice_server::LauncherPlan;
 use sluice_settings::source::Source;
 
-use crate::certificates::credentials;
 use crate::link::message::{Start, ToServer};
-use crate::server_role::read_bundle;
 
 /// The name in the process table of a program that is only tried.
 pub(crate) const TRIAL_NAME: &str = "sluice: trial";
@@ -96,11 +94,6 @@ impl Supervisor<'_> {
             Ok(prepared) => prepared,
             Err(text) => return self.fail_upgrade(text).await,
         };
-        let kept = with_deadline(silent, || self.keep_usable_files(&prepared));
-        let prepared = match kept.and_then(|()| self.bundle_with_kept_files(&prepared.bundle)) {
-            Ok(bundle) => Prepared { bundle, ..prepared },
-            Err(text) => return self.fail_upgrade(text).await,
-        };
         let user = ServerUser::of(&prepared.settings);
         // It may be another one than that of the server process that runs.
         ServerUser::make_files_elsewhere(user.as_ref(), &prepared.settings).await;
@@ -121,22 +114,6 @@ impl Supervisor<'_> {
         drop(fds);
         self.candidate = Some(Candidate::new(process, Some(prepared)));
         None
-    }
-
-    /// Keeps the files of certificates that cannot be used now and are in use: they may be about to be replaced.
-    fn keep_usable_files(&mut self, prepared: &Prepared) -> Result<(), String> {
-        let before = Source::given(read_bundle(&self.bundle)?);
-        let now = Source::given(read_bundle(&prepared.bundle)?);
-        for credential in credentials(&prepared.settings) {
-            let files = credential.files();
-            if credential.check(&now).is_err()
-                && files.iter().all(|file| before.has(file))
-                && credential.check(&before).is_ok()
-            {
-                self.kept_files.extend(files.into_iter().cloned());
-            }
-        }
-        Ok(())
     }
 
     /// The new server process serves, without what `lacks` names: the old one ends after its exchanges.
