@@ -24,6 +24,14 @@ impl LineFile {
         Ok(LineFile { sink })
     }
 
+    /// Replaces the log of before. The lines that wait in it wait in this one, if it has the same name, or are written now, or lost.
+    pub fn replace(&mut self, mut before: LineFile) {
+        match self.sink.has_target_of(&before.sink) {
+            true => self.sink.continue_for(before.sink),
+            false => before.finish(),
+        }
+    }
+
     /// Writes whole lines. Those that cannot be written wait.
     pub fn write(&mut self, lines: &[u8]) {
         let now = Now::read();

@@ -165,9 +165,31 @@ impl Sink {
     pub(crate) fn reopen(&mut self) {
         let LogTarget::File(path) = &self.target else { return };
         match open_append(path) {
-            Ok(fresh) => self.replace(fresh),
+            Ok(fresh) => {
+                // A line that is in the same file in part goes on.
+                let written_of_first = if is_same(&fresh, &self.file) {
+                    self.written_of_first
+                } else {
+                    0
+                };
+                self.replace(fresh);
+                self.written_of_first = written_of_first;
+            }
             Err(error) => tracing::error!("{}: {error}; the file opened before stays in use", self.name()),
         }
+    }
+
+    /// Whether another sink writes to a file of the same name.
+    pub(crate) fn has_target_of(&self, other: &Sink) -> bool {
+        self.target == other.target
+    }
+
+    /// Goes on with the lines that wait in the sink of before, which has the same target.
+    pub(crate) fn continue_for(&mut self, before: Sink) {
+        if is_same(&self.file, &before.file) {
+            self.written_of_first = before.written_of_first;
+        }
+        (self.waiting, self.failures) = (before.waiting, before.failures);
     }
 
     pub(crate) fn report(&mut self, now: Now) {
@@ -340,6 +362,11 @@ fn refused(path: &Path, error: io::Error) -> io::Error {
 }
 
 /// Bytes of the first line, or of the rest of it.
+fn is_same(one: &File, other: &File) -> bool {
+    let identity = |file: &File| file.metadata().map(|about| (about.dev(), about.ino())).ok();
+    identity(one).is_some_and(|one| identity(other) == Some(one))
+}
+
 fn first_line(lines: &[u8]) -> usize {
     memchr(b'\n', lines).map_or(lines.len(), |end| end + 1)
 }
@@ -502,6 +529,21 @@ mod tests {
             let expected = if is_replaced { "one\ntwo\n" } else { "e\ntwo\n" };
             assert_eq!(contents(directory.path()), [expected]);
         }
+    }
+
+    #[test]
+    fn lines_that_wait_go_on_in_the_file_of_the_same_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.log");
+        let target = LogTarget::File(path.clone());
+        let mut sink = full();
+        (sink.file, sink.target, sink.written_of_first) = (open_append(&path).unwrap(), target.clone(), 2);
+        sink.reopen();
+        let mut next = Sink::open("log", &target, &Rotation::default()).unwrap().unwrap();
+        assert!(next.has_target_of(&sink));
+        next.continue_for(sink);
+        next.retry_now(at(0));
+        assert_eq!(contents(directory.path()), ["e\ntwo\n"]);
     }
 
     #[test]

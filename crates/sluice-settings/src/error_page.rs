@@ -46,7 +46,7 @@ pub fn error_template(path: &Path, text: &str) -> Result<Template, TemplateError
         stderr: &["a".to_owned()],
         ..ErrorPage::new(StatusCode::NOT_FOUND, &id)
     };
-    template.render(page)?;
+    template.render(page, 0)?;
     Ok(template)
 }
 

@@ -3,6 +3,7 @@
 //! Their authors may be users who can do nothing else to the server. So a template has no variables of its own, no macros and no repetition of texts, with which
 //! thirty lines double a text to more than the memory; what is left of the language makes texts of bounded length.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -10,22 +11,39 @@ use std::sync::Arc;
 
 use minijinja::machinery::{Token, WhitespaceConfig, tokenize};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{AutoEscape, Environment, UndefinedBehavior, filters, tests as checks};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, filters, tests as checks};
 use serde::Serialize;
 
 /// Largest text of a template, bytes: it is kept in memory, and pages for people are shorter.
 pub const TEMPLATE_BYTES_MAX: usize = 256 << 10;
 
-/// Most steps of rendering, about one for each tag and value: some hundred per line of the longest listing. More fail, so that no template loops forever.
-const STEPS_MAX: u64 = 5_000_000;
+/// Most steps of rendering, about one for each tag and value. More fail: whoever can write a template must not keep a worker busy.
+const STEPS_MAX: u64 = 20_000;
+
+/// More of them for each value that the page shows as a line.
+const STEPS_OF_LINE: u64 = 500;
+
+/// Bytes of all texts that filters may change for a page.
+const FILTERED_BYTES_MAX: usize = 8 << 20;
+
+/// Longest text within a tag, bytes.
+const LITERAL_BYTES_MAX: usize = 1 << 10;
 
 /// Largest page, bytes.
 const PAGE_BYTES_MAX: usize = 16 << 20;
+
+thread_local! {
+    /// The bytes that filters may still change for the page that this thread renders.
+    static FILTERED_BYTES_LEFT: Cell<usize> = const { Cell::new(0) };
+}
 
 /// Most tokens between `{{` and `}}`, or `{%` and `%}`: each may be a text as long as a URL.
 const TAG_TOKENS_MAX: usize = 64;
 
 const TAGS: [&str; 6] = ["for", "endfor", "if", "elif", "else", "endif"];
+
+/// Words after which a bracket begins a list.
+const WORDS: [&str; 7] = ["in", "not", "and", "or", "is", "if", "else"];
 
 /// The template's name within its environment.
 const NAME: &str = "page.html";
@@ -61,7 +79,6 @@ impl Template {
         add_filters(&mut environment);
         // A misspelt variable is an error, which is found when the template is tried.
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
-        environment.set_fuel(Some(STEPS_MAX));
         environment.add_template_owned(NAME, text.to_owned())?;
         Ok(Template {
             path: path.to_owned(),
@@ -69,10 +86,13 @@ impl Template {
         })
     }
 
-    /// Renders the page with these variables.
-    pub fn render(&self, values: impl Serialize) -> Result<String, TemplateError> {
+    /// Renders the page with these variables, of which so many are lines of the page.
+    pub fn render(&self, values: impl Serialize, lines: usize) -> Result<String, TemplateError> {
         let mut page = Page(Vec::new());
-        let template = self.environment.get_template(NAME)?;
+        let mut environment = (*self.environment).clone();
+        environment.set_fuel(Some(STEPS_MAX + STEPS_OF_LINE * lines as u64));
+        FILTERED_BYTES_LEFT.set(FILTERED_BYTES_MAX);
+        let template = environment.get_template(NAME)?;
         drop(template.render_captured_to(values, &mut page)?);
         Ok(String::from_utf8_lossy(&page.0).into_owned())
     }
@@ -103,32 +123,56 @@ impl Write for Page {
 
 /// The filters and tests of templates: none makes a text much longer.
 fn add_filters(environment: &mut Environment<'static>) {
-    environment.add_filter("capitalize", filters::capitalize);
+    environment.add_filter("capitalize", |text: &Value| filter(text, capitalized));
     environment.add_filter("default", filters::default);
     environment.add_filter("escape", filters::escape);
     environment.add_filter("first", filters::first);
     environment.add_filter("last", filters::last);
     environment.add_filter("length", filters::length);
-    environment.add_filter("lower", filters::lower);
+    environment.add_filter("lower", |text: &Value| filter(text, str::to_lowercase));
     environment.add_filter("safe", filters::safe);
-    environment.add_filter("title", filters::title);
-    environment.add_filter("trim", filters::trim);
-    environment.add_filter("upper", filters::upper);
+    environment.add_filter("title", |text: &Value| filter(text, |text| filters::title(text.into())));
+    environment.add_filter("trim", |text: &Value| filter(text, |text| text.trim().to_owned()));
+    environment.add_filter("upper", |text: &Value| filter(text, str::to_uppercase));
     environment.add_test("defined", checks::is_defined);
     environment.add_test("none", checks::is_none);
     environment.add_test("odd", checks::is_odd);
     environment.add_test("even", checks::is_even);
 }
 
-/// Refuses tags that keep or repeat texts. A mistake in the syntax is reported when the template is parsed.
+/// Changes a text, if the page may have so many. A safe text stays so.
+fn filter(value: &Value, change: impl FnOnce(&str) -> String) -> Result<Value, Error> {
+    let text = value.to_string();
+    let left = FILTERED_BYTES_LEFT.get().checked_sub(text.len());
+    let too_many = || {
+        format!(
+            "the filters of a page change more than {} MiB",
+            FILTERED_BYTES_MAX >> 20
+        )
+    };
+    FILTERED_BYTES_LEFT.set(left.ok_or_else(|| Error::new(ErrorKind::OutOfFuel, too_many()))?);
+    let changed = change(&text);
+    Ok(match value.is_safe() {
+        true => Value::from_safe_string(changed),
+        false => changed.into(),
+    })
+}
+
+fn capitalized(text: &str) -> String {
+    let (first, rest) = text.split_at(text.chars().next().map_or(0, char::len_utf8));
+    first.to_uppercase() + &rest.to_lowercase()
+}
+
+/// Refuses tags that keep or repeat texts, lists and long texts. A mistake in the syntax is reported when the template is parsed.
 fn check_tags(text: &str) -> Result<(), TemplateError> {
-    let (mut tokens, mut begins_tag) = (0, false);
+    let (mut tokens, mut begins_tag, mut is_value) = (0, false, false);
     for token in tokenize(text, false, SyntaxConfig, WhitespaceConfig::default()) {
         let Ok((token, span)) = token else { return Ok(()) };
         let refuse = |text: String| {
             let line = Some(usize::from(span.start_line));
             Err(TemplateError { line, text })
         };
+        let too_long = || format!("a text within a tag is longer than {LITERAL_BYTES_MAX} bytes");
         tokens += 1;
         match token {
             Token::TemplateData(_) | Token::VariableStart | Token::BlockStart => tokens = 0,
@@ -137,12 +181,21 @@ fn check_tags(text: &str) -> Result<(), TemplateError> {
             }
             Token::Ident("recursive") => return refuse("a loop cannot be recursive".to_owned()),
             Token::Mul | Token::Pow => return refuse("a page cannot multiply".to_owned()),
+            Token::BracketOpen if !is_value => return refuse("a page has no lists of its own".to_owned()),
+            Token::BraceOpen => return refuse("a page has no maps of its own".to_owned()),
+            Token::Str(text) if text.len() > LITERAL_BYTES_MAX => return refuse(too_long()),
+            Token::String(ref text) if text.len() > LITERAL_BYTES_MAX => return refuse(too_long()),
             _ if tokens > TAG_TOKENS_MAX => {
                 return refuse(format!("a tag has more than {TAG_TOKENS_MAX} names, values and signs"));
             }
             _ => {}
         }
         begins_tag = matches!(token, Token::BlockStart);
+        is_value = match token {
+            Token::Ident(name) => !WORDS.contains(&name),
+            Token::BracketClose | Token::ParenClose => true,
+            _ => false,
+        };
     }
     Ok(())
 }
@@ -182,7 +235,7 @@ mod tests {
 
     fn render(text: &str, name: &str) -> Result<String, TemplateError> {
         let values = BTreeMap::from([("name", name)]);
-        Template::parse(Path::new("t.html"), text)?.render(values)
+        Template::parse(Path::new("t.html"), text)?.render(values, 0)
     }
 
     #[test]
@@ -240,6 +293,19 @@ mod tests {
         ] {
             assert!(render(text, "x").is_err(), "{text}");
         }
+        for text in [
+            "{% for x in [name, name] %}{% endfor %}",
+            "{{ {\"a\": name} }}",
+            "{{ [name][0] }}",
+            "{% if name == not [] %}{% endif %}",
+        ] {
+            assert!(render(text, "x").unwrap_err().text.contains("of its own"), "{text}");
+        }
+        assert!(render(&format!("{{{{ \"{}\" }}}}", "x".repeat(LITERAL_BYTES_MAX + 1)), "").is_err());
+        assert_eq!(render("{{ name[0]|upper }}", "xy").unwrap(), "X");
+        let filters = "{% for a in name %}{{ name|upper|lower|upper|lower|length }}{% endfor %}";
+        let error = render(filters, &"x".repeat(2000)).unwrap_err();
+        assert!(error.text.contains("more than 8 MiB"), "{error}");
         let many = vec!["name"; TAG_TOKENS_MAX].join(" ~ ");
         assert!(
             render(&format!("{{{{ {many} }}}}"), "x")

@@ -240,7 +240,7 @@ pub fn listing_template(path: &Path, text: &str) -> Result<Template, TemplateErr
         format: MediaType::Html,
         is_watched: false,
     };
-    template.render(values(&contents, &request))?;
+    template.render(values(&contents, &request), contents.entries.len())?;
     Ok(template)
 }
 
@@ -279,12 +279,12 @@ fn natural(name: &str) -> String {
 /// Renders the site's template, or the built-in one if there is none or it fails.
 fn html(values: &Values<'_>, template: Option<&Template>) -> Result<String, TemplateError> {
     if let Some(template) = template {
-        match template.render(values) {
+        match template.render(values, values.entries.len()) {
             Ok(page) => return Ok(page),
             Err(error) => tracing::error!("template {}: {error}", template.path().display()),
         }
     }
-    BUILT_IN.render(values)
+    BUILT_IN.render(values, values.entries.len())
 }
 
 fn values<'a>(contents: &'a Contents, request: &'a ListingRequest) -> Values<'a> {

@@ -10,8 +10,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode as FileMode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags, fstat, open, openat,
-    openat2, readlinkat, statx,
+    AtFlags, FileType, FsWord, Mode as FileMode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags, fstat,
+    fstatfs, open, openat, openat2, readlinkat, statx,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -20,6 +20,17 @@ use crate::foreign::files::check_regular;
 
 /// Symbolic links of one path, as in the kernel (path_resolution(7)).
 const LINKS_MAX: usize = 40;
+
+/// File systems in which the kernel shows its own state: proc, sysfs, debugfs, tracefs, securityfs, cgroup and cgroup2 (statfs(2)).
+const SHOWN_BY_KERNEL: [FsWord; 7] = [
+    0x9fa0,
+    0x6265_6572,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+    0x0027_e0eb,
+    0x6367_7270,
+];
 
 const OTHERS_READ: u32 = 0o4;
 const OTHERS_ENTER: u32 = 0o1;
@@ -54,7 +65,7 @@ struct Passed {
 ///
 /// # Errors
 /// Those of open(2), or the file is no regular file, or a link or directory of its path belongs to somebody who may not read it, and is neither its owner, nor root, nor the
-/// user of this process.
+/// user of this process; or the kernel shows its own state in the file, and the path is theirs.
 pub(crate) fn open_for_owners(path: &Path) -> io::Result<OwnedFd> {
     let mut walk = Walk::begin(path)?;
     let file = walk.last()?.1.ok_or(Errno::NOENT)?;
@@ -65,6 +76,14 @@ pub(crate) fn open_for_owners(path: &Path) -> io::Result<OwnedFd> {
         about.st_mode & OTHERS_READ != 0 && walk.passed.iter().all(|part| part.owner == user || part.is_open)
     };
     let mut owners = walk.passed.iter().map(|part| part.owner);
+    let has_chosen = |owner: &u32| ![0, geteuid().as_raw()].contains(owner);
+    if SHOWN_BY_KERNEL.contains(&fstatfs(&file)?.f_type)
+        && let Some(owner) = owners.clone().find(has_chosen)
+    {
+        return Err(io::Error::other(format!(
+            "what it holds depends on who reads it, and user {owner} owns a link or directory of its path: name a file of a disk"
+        )));
+    }
     match owners.find(|owner| !trusted.contains(owner) && !may_read(*owner)) {
         Some(owner) => Err(io::Error::other(format!(
             "belongs to user {}, and user {owner}, who owns a link or directory of its path, may not read it: name a path whose links and directories belong to root or to the owner of the file",
@@ -288,6 +307,17 @@ mod tests {
 
     fn read(path: &Path) -> Result<(), String> {
         open_for_owners(path).map(drop).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_file_of_the_kernel_is_read_only_by_a_path_of_root() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("link");
+        symlink("/proc/self/maps", &link).unwrap();
+        assert_eq!(read(&link), Ok(()));
+        if lchown(&link, Some(ANN), None).is_ok() {
+            assert!(read(&link).unwrap_err().contains("depends on who reads it, and user 64011"));
+        }
     }
 
     #[test]

@@ -24,6 +24,9 @@ use crate::serve::error_detail::PageDetail;
 /// The media types of an error response. If the client prefers several equally, the first of them is sent.
 const MEDIA_TYPES: &[MediaType] = &[MediaType::Html, MediaType::Problem, MediaType::Text];
 
+/// Bytes of the path that a template gets.
+const PATH_BYTES_MAX: usize = 1024;
+
 /// The text of the built-in page. Jinja removes the last newline of a template, hence one more.
 const BUILT_IN_TEXT: &str = concat!(include_str!("error_page.html"), "\n");
 
@@ -158,7 +161,13 @@ fn html<'t>(page: &ErrorPage<'_>, templates: impl IntoIterator<Item = &'t Templa
 
 /// `None` if the template fails; the reason is logged.
 fn render(page: &ErrorPage<'_>, template: &Template) -> Option<String> {
-    let rendered = template.render(page);
+    // The path is the client's, and as long as it likes.
+    let mut end = page.path.len().min(PATH_BYTES_MAX);
+    while !page.path.is_char_boundary(end) {
+        end -= 1;
+    }
+    let path = &page.path[..end];
+    let rendered = template.render(ErrorPage { path, ..*page }, page.stderr.len());
     rendered
         .inspect_err(|error| tracing::error!(id = page.id, "template {}: {error}", template.path().display()))
         .ok()

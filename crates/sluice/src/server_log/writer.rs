@@ -1,6 +1,7 @@
 //! The thread that writes the server log.
 
 use std::io::{self, Write};
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -87,11 +88,13 @@ impl Writer {
     fn obey(&mut self, command: Command) -> bool {
         match command {
             Command::Use(file) => {
-                if let Some(file) = &mut self.file {
-                    file.finish();
-                }
                 self.is_on_stderr = true;
-                self.file = file;
+                let before = mem::replace(&mut self.file, file);
+                match (before, &mut self.file) {
+                    (Some(before), Some(file)) => file.replace(*before),
+                    (Some(mut before), None) => before.finish(),
+                    (None, _) => {}
+                }
             }
             Command::LeaveStderr => self.is_on_stderr = self.file.is_none(),
             Command::Reopen => {
