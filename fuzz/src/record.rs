@@ -120,10 +120,7 @@ pub(crate) fn decode_request(input: &[u8]) -> Result<Option<RequestRecord>, Requ
             [b'!', b'!', count @ ..] => decode_block(&input[position..], count)?,
             _ => continue,
         };
-        return Ok(request.map(|request| RequestRecord {
-            consumed: position + request.consumed,
-            ..request
-        }));
+        return Ok(request.map(|request| RequestRecord { consumed: position + request.consumed, ..request }));
     }
     Ok(None)
 }

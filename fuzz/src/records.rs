@@ -106,12 +106,5 @@ fn check_round_trip(text: &[u8], format: RecordFormat, spans_blocks: bool) {
         records += 1;
     }
     let whole = read(&file, &[usize::MAX], format);
-    assert_eq!(
-        whole,
-        Lines {
-            lines: expected,
-            records,
-            malformed: None
-        }
-    );
+    assert_eq!(whole, Lines { lines: expected, records, malformed: None });
 }

@@ -159,13 +159,7 @@ struct Model {
 
 impl Model {
     fn new(capacity: u64) -> Model {
-        Model {
-            capacity,
-            seen: 0,
-            taken: 0,
-            tail: 0,
-            fault: None,
-        }
+        Model { capacity, seen: 0, taken: 0, tail: 0, fault: None }
     }
 
     /// Where the next chunk lies in the data area, and how long it is.

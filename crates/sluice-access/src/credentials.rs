@@ -44,10 +44,7 @@ impl Credentials {
     pub fn token(value: &[u8]) -> Option<Credentials> {
         let token = after_scheme(value, b"bearer ", 8192)?;
         let is_valid = !token.is_empty() && token.iter().all(u8::is_ascii_graphic);
-        is_valid.then(|| Credentials {
-            name: String::new(),
-            password: token.to_vec(),
-        })
+        is_valid.then(|| Credentials { name: String::new(), password: token.to_vec() })
     }
 }
 

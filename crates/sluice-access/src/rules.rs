@@ -197,11 +197,7 @@ mod tests {
     fn a_client_whose_address_nobody_knows_is_in_no_network_and_may_be_in_each() {
         let check = |entries: &[&str]| {
             let rule = AccessRule::parse(Require::Any, entries.iter().copied()).unwrap();
-            let visitor = Visitor {
-                client: None,
-                certificate: None,
-                user: None,
-            };
+            let visitor = Visitor { client: None, certificate: None, user: None };
             check(&rule, &visitor)
         };
         assert_eq!(check(&["net:0.0.0.0/0 ::/0"]), Permission::Denied);

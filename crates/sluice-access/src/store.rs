@@ -138,11 +138,7 @@ impl UserStore {
                 stamps,
                 generation: 0,
             })),
-            current: Mutex::new(Current {
-                generation: 0,
-                loaded: Arc::new(loaded),
-                fault,
-            }),
+            current: Mutex::new(Current { generation: 0, loaded: Arc::new(loaded), fault }),
             reading: Mutex::default(),
             is_being_read: AtomicBool::new(false),
         }
@@ -187,11 +183,7 @@ impl UserStore {
         if file_check.stamps != stamps || self.lock_current().fault.is_some() {
             file_check.stamps = stamps;
             file_check.generation += 1;
-            *self.lock_current() = Current {
-                generation: file_check.generation,
-                loaded,
-                fault,
-            };
+            *self.lock_current() = Current { generation: file_check.generation, loaded, fault };
         }
         drop(file_check);
         Some(Arc::clone(self))

@@ -47,11 +47,7 @@ impl<'t> Blocks<'t> {
         document: &Document<'_>,
         main: Option<&'t Blocks<'t>>,
     ) -> Blocks<'t> {
-        let mut blocks = Blocks {
-            own: Vec::new(),
-            main,
-            flawed: Vec::new(),
-        };
+        let mut blocks = Blocks { own: Vec::new(), main, flawed: Vec::new() };
         let written = table
             .get("blocks")
             .and_then(|blocks| blocks.get_ref().as_table())

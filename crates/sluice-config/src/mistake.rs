@@ -25,11 +25,7 @@ pub struct Mistake {
 impl ConfigErrors {
     /// A configuration that could not be read at all.
     pub(crate) fn one(file: &str, line: Option<usize>, message: String) -> ConfigErrors {
-        let mistake = Mistake {
-            file: Some(file.to_owned()),
-            line,
-            message,
-        };
+        let mistake = Mistake { file: Some(file.to_owned()), line, message };
         ConfigErrors { mistakes: vec![mistake] }
     }
 }
@@ -43,11 +39,7 @@ impl Mistake {
             Some((file, line)) => (file, Some(line)),
             None => (origin, None),
         };
-        Mistake {
-            file: Some(file.to_owned()),
-            line,
-            message,
-        }
+        Mistake { file: Some(file.to_owned()), line, message }
     }
 
     /// A mistake that is in no file, or whose message names it.

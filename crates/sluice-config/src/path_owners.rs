@@ -63,11 +63,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let server = Subject::new(
-            sluice_launch::Credentials {
-                uid: 64_001,
-                gid: 64_001,
-                groups: Vec::new(),
-            },
+            sluice_launch::Credentials { uid: 64_001, gid: 64_001, groups: Vec::new() },
             "server",
         );
         for name in ["of-root", "of-user", "of-user/below"] {

@@ -45,11 +45,7 @@ pub(super) static REDIRECT: Section<Draft> = Section {
 
 /// The refusal of a section without keys.
 pub(super) fn default_refusal() -> RefusalSettings {
-    RefusalSettings {
-        status: 403,
-        text: None,
-        retry_after: None,
-    }
+    RefusalSettings { status: 403, text: None, retry_after: None }
 }
 
 pub(super) static REFUSE: Section<RefusalSettings> = Section {

@@ -78,19 +78,10 @@ fn site(site: &SiteSettings) -> Site {
     }
     let routes = site.routes.iter().map(|route| {
         let [path, action, with] = describe_route(route, site, &route.when.without_secrets());
-        Route {
-            origin: route.origin.clone(),
-            path,
-            action,
-            with,
-        }
+        Route { origin: route.origin.clone(), path, action, with }
     });
-    let root = describe_root(site).map(|[path, action, with]| Route {
-        origin: site.origin.clone(),
-        path,
-        action,
-        with,
-    });
+    let root =
+        describe_root(site).map(|[path, action, with]| Route { origin: site.origin.clone(), path, action, with });
     Site {
         origin: site.origin.clone(),
         hosts: site.hosts.clone(),

@@ -95,10 +95,7 @@ pub(super) static SERVER: Section<Settings> = Section {
             ],
         ),
         Key::flag("dns_lookup", |settings, is_on| {
-            settings.dns = is_on.then_some(DnsSettings {
-                timeout: DnsSettings::TIMEOUT,
-                server: None,
-            });
+            settings.dns = is_on.then_some(DnsSettings { timeout: DnsSettings::TIMEOUT, server: None });
         }),
         Key::duration(
             "dns_timeout",

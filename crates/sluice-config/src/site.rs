@@ -185,10 +185,7 @@ pub(super) static SITE: Section<Draft> = Section {
             "log",
             &SITE_LOG,
             |site| {
-                site.settings.log = Some(AccessLog {
-                    target: LogTarget::Off,
-                    ..site.server_log.clone()
-                });
+                site.settings.log = Some(AccessLog { target: LogTarget::Off, ..site.server_log.clone() });
             },
             |site, table| {
                 let log = SITE_LOG.read(table, Logs::new(site.server_log.clone()));

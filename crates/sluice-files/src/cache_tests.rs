@@ -66,10 +66,7 @@ fn entry_becomes_stale_and_its_file_is_compared() {
     let place = tempfile::tempdir().unwrap();
     let directory = Directory::open(place.path()).unwrap();
     let file = old_file(&place.path().join("a"), b"text");
-    let cache = FileCache::new(&CacheSettings {
-        revalidate_after: Duration::ZERO,
-        ..SETTINGS
-    });
+    let cache = FileCache::new(&CacheSettings { revalidate_after: Duration::ZERO, ..SETTINGS });
     cache.insert(Key::new(&directory, "a"), &cached("a", &file, b"text"));
     let Err(Some(stale)) = cache.find(&directory, "a", CacheUse::On) else {
         panic!("fresh for no time at all")

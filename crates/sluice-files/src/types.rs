@@ -34,11 +34,7 @@ impl Types {
         });
         let mut added: Vec<_> = added.collect();
         added.sort_by_key(|(ending, _)| std::cmp::Reverse(ending.len()));
-        Types {
-            added,
-            charset,
-            is_exact: settings.nosniff,
-        }
+        Types { added, charset, is_exact: settings.nosniff }
     }
 
     /// The media type of a file with this name or path.

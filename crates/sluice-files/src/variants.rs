@@ -45,10 +45,7 @@ impl Files<'_> {
     /// Selects the representation of what was found that the client prefers, for GET or HEAD. Between variants of equal
     /// quality, a precompressed one is sent, because it exists already and is often compressed better. Nothing is compressed yet.
     pub(crate) fn select(&self, name: &str, mut found: Found, fields: &HeaderMap) -> Selected {
-        let work = CacheWork {
-            file: found.take_fill(),
-            ..CacheWork::default()
-        };
+        let work = CacheWork { file: found.take_fill(), ..CacheWork::default() };
         let has_variants = found.representation().is_some_and(|found| found.has_variants);
         if self.precompressed.is_none() || !has_variants {
             return self.selected(found, work);

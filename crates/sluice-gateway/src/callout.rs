@@ -208,10 +208,7 @@ fn buffer_begin(text: &str) -> Result<Callout, String> {
             ));
         }
     }
-    Ok(Callout::BufferBegin {
-        bytes: bytes.filter(|bytes| *bytes > 0),
-        kind,
-    })
+    Ok(Callout::BufferBegin { bytes: bytes.filter(|bytes| *bytes > 0), kind })
 }
 
 fn wanted_part(keyword: &str, text: &str) -> Result<BufferPart, String> {

@@ -108,10 +108,7 @@ pub(crate) struct PrecedingOutput {
 
 impl PrecedingOutput {
     pub(crate) fn new() -> PrecedingOutput {
-        PrecedingOutput {
-            bytes: [0; NAME_DISTANCE_BYTES_MAX],
-            length: 0,
-        }
+        PrecedingOutput { bytes: [0; NAME_DISTANCE_BYTES_MAX], length: 0 }
     }
 
     pub(crate) fn record(&mut self, chunk: &[u8]) {

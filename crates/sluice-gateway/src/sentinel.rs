@@ -223,11 +223,7 @@ impl Sentinels {
                 return Comparison::Whole { mark, used: rest.len() };
             }
             if rest.starts_with(more) {
-                return Comparison::Partial(PartialMatch {
-                    mark,
-                    start: 0,
-                    length: length + more.len(),
-                });
+                return Comparison::Partial(PartialMatch { mark, start: 0, length: length + more.len() });
             }
         }
         match partial {
@@ -242,10 +238,7 @@ impl Sentinels {
         if more.starts_with(rest) {
             Comparison::Digits { used: rest.len() }
         } else if rest.starts_with(more) {
-            Comparison::Partial(PartialMatch {
-                length: partial.length + more.len(),
-                ..partial
-            })
+            Comparison::Partial(PartialMatch { length: partial.length + more.len(), ..partial })
         } else {
             Comparison::Different
         }

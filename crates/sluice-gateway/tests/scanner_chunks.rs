@@ -129,9 +129,8 @@ impl Reference<'_> {
             }
         }
         if self.end == EndMark::Sentinel && self.take(sentinels.end()) {
-            self.events.push(Event::End {
-                has_trailing_output: !self.stream.is_empty(),
-            });
+            self.events
+                .push(Event::End { has_trailing_output: !self.stream.is_empty() });
             return false;
         }
         if self.take(sentinels.escape()) {

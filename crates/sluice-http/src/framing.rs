@@ -25,11 +25,7 @@ pub(crate) struct Framing {
 
 impl Framing {
     pub(crate) fn new(connection: Rc<dyn Receiver>) -> Framing {
-        Framing {
-            seen: connection.received(),
-            connection,
-            excess: 0,
-        }
+        Framing { seen: connection.received(), connection, excess: 0 }
     }
 
     /// Counts data, which covers its own bytes and some of the framing.

@@ -32,10 +32,7 @@ impl IdSource {
     pub fn new(random: [u8; IdSource::RANDOM_BYTES]) -> IdSource {
         const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
         let (boot, keys) = random.split_at(8);
-        let mut source = IdSource {
-            boot: [0; 8],
-            keys: [0; IdSource::ROUNDS],
-        };
+        let mut source = IdSource { boot: [0; 8], keys: [0; IdSource::ROUNDS] };
         for (digit, byte) in source.boot.iter_mut().zip(boot) {
             *digit = DIGITS[usize::from(byte % 32)];
         }

@@ -170,11 +170,7 @@ impl Target {
             return Err(bad(TargetProblem::NulOrNewline));
         }
         let path = resolve(&path).ok_or_else(|| bad(TargetProblem::AboveRoot))?;
-        Ok(Target {
-            path: path.into(),
-            query,
-            raw: whole.into(),
-        })
+        Ok(Target { path: path.into(), query, raw: whole.into() })
     }
 }
 

@@ -257,10 +257,7 @@ mod tests {
     fn sites_write_to_their_own_file_or_share_one() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
-        let off = AccessLog {
-            target: LogTarget::Off,
-            ..to(Path::new(""))
-        };
+        let off = AccessLog { target: LogTarget::Off, ..to(Path::new("")) };
         let (a, b) = (to(&path("a.log")), to(&path("b.log")));
         let log = Log::new(1);
         let logs = log
@@ -314,10 +311,7 @@ mod tests {
 
     #[test]
     fn a_log_that_is_off_needs_no_thread() {
-        let off = AccessLog {
-            target: LogTarget::Off,
-            ..to(Path::new(""))
-        };
+        let off = AccessLog { target: LogTarget::Off, ..to(Path::new("")) };
         let log = Log::new(1);
         assert!(!log.open(&settings(off, Vec::new())).unwrap()[0].is_on());
         assert!(lock(&log.writer).is_none());

@@ -412,10 +412,7 @@ mod tests {
     #[test]
     fn no_file_exceeds_its_size_except_by_one_line() {
         let directory = tempfile::tempdir().unwrap();
-        let rotation = Rotation {
-            bytes_max: Some(10),
-            ..Rotation::default()
-        };
+        let rotation = Rotation { bytes_max: Some(10), ..Rotation::default() };
         let mut sink = sink(&directory.path().join("a.log"), &rotation);
         sink.write_lines(b"1234\n6789\nabcd\n", at(DAY), 0);
         sink.write_lines(b"ABCD\n", at(DAY + 1), 0);
@@ -459,10 +456,7 @@ mod tests {
     fn a_truncated_file_is_not_rotated() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.log");
-        let rotation = Rotation {
-            bytes_max: Some(10),
-            ..Rotation::default()
-        };
+        let rotation = Rotation { bytes_max: Some(10), ..Rotation::default() };
         let mut sink = sink(&path, &rotation);
         sink.write_lines(b"12345678\n", at(DAY), 0);
         fs::write(&path, "").unwrap();
@@ -476,10 +470,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (logs, moved) = (directory.path().join("logs"), directory.path().join("moved"));
         fs::create_dir(&logs).unwrap();
-        let rotation = Rotation {
-            bytes_max: Some(4),
-            ..Rotation::default()
-        };
+        let rotation = Rotation { bytes_max: Some(4), ..Rotation::default() };
         let mut sink = sink(&logs.join("a.log"), &rotation);
         sink.write_lines(b"1\n", at(DAY), 0);
         fs::rename(&logs, &moved).unwrap();
@@ -555,10 +546,7 @@ mod tests {
         sink.failures.lost += 5;
         sink.report(now);
         assert_eq!(sink.failures.lost, 5, "reported too early");
-        let later = Now {
-            instant: now.instant + REPORT_INTERVAL,
-            second: 60,
-        };
+        let later = Now { instant: now.instant + REPORT_INTERVAL, second: 60 };
         sink.report(later);
         assert_eq!(sink.failures.lost, 0);
         let failed_at = sink.failures.failed_at;

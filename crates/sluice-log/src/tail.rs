@@ -205,10 +205,7 @@ mod tests {
     }
 
     fn of_file(path: &Path) -> LogSource {
-        LogSource {
-            file: Some(path.to_owned()),
-            recent: None,
-        }
+        LogSource { file: Some(path.to_owned()), recent: None }
     }
 
     #[test]

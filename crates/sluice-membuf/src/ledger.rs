@@ -35,10 +35,9 @@ impl Ledger {
         let head = page.committed();
         let mut in_flight = lock(&self.0);
         cursor.observe(head, in_flight.tail)?;
-        Ok(cursor.advance(bytes_max).map(|span| Taken {
-            span,
-            number: in_flight.add(cursor.taken()),
-        }))
+        Ok(cursor
+            .advance(bytes_max)
+            .map(|span| Taken { span, number: in_flight.add(cursor.taken()) }))
     }
 
     /// Frees chunk `number`. `true`: the script waits for the room and must be woken.

@@ -67,10 +67,7 @@ impl RingReader {
                 span: taken.span,
                 number: taken.number,
             };
-            Bytes::from_owner(Chunk {
-                room,
-                _notify: Notify(Arc::clone(&self.on_free)),
-            })
+            Bytes::from_owner(Chunk { room, _notify: Notify(Arc::clone(&self.on_free)) })
         }))
     }
 

@@ -60,11 +60,7 @@ impl Addresses {
     /// Creates a server without addresses, and the receiving end for each worker.
     pub fn new(workers: usize) -> (Addresses, Vec<mpsc::UnboundedReceiver<NewListener>>) {
         let (workers, receivers) = (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
-        let addresses = Addresses {
-            numbered: Vec::new(),
-            workers,
-            files: Vec::new(),
-        };
+        let addresses = Addresses { numbered: Vec::new(), workers, files: Vec::new() };
         (addresses, receivers)
     }
 

@@ -25,10 +25,7 @@ pub(crate) struct Counted {
 impl ClientCounts {
     /// Counts with a limit of connections for each client; 0 counts nothing.
     pub fn new(connections_max: u32) -> ClientCounts {
-        ClientCounts {
-            connections_max,
-            counts: Mutex::default(),
-        }
+        ClientCounts { connections_max, counts: Mutex::default() }
     }
 
     /// Counts a connection of this client. `None` if it has as many as it may have.

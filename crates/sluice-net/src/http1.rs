@@ -90,10 +90,7 @@ async fn run_until_idle<S: Service>(http: &HttpConnection<S>) -> Result<Outcome,
         Answering::new(answer, |begun| drop(tunnel.replace(Some(begun))))
     });
     stream.borrow_mut().begin_http1();
-    let io = TokioIo::new(SharedStream {
-        stream: Rc::clone(stream),
-        ends_sending: false,
-    });
+    let io = TokioIo::new(SharedStream { stream: Rc::clone(stream), ends_sending: false });
     let mut exchanges = builder(&limits).serve_connection(io, service);
     let mut monitor = ConnectionMonitor::new(connection, net.tick());
     let (mut turn, mut half_close) = (ExchangeTurn::new(connection), HalfClose::default());

@@ -383,10 +383,7 @@ impl OutgoingBody {
         if self.delivery.is_some() {
             return;
         }
-        let delivery = Rc::new(Delivery {
-            exchange: self.exchange,
-            ..Delivery::default()
-        });
+        let delivery = Rc::new(Delivery { exchange: self.exchange, ..Delivery::default() });
         outgoing.deliveries.borrow_mut().push(Rc::clone(&delivery));
         if outgoing.is_http2.get() {
             outgoing.new_delivery.set(Some(Rc::clone(&delivery)));

@@ -238,10 +238,7 @@ fn endpoints_v1<A: FromStr + Into<IpAddr>>(addresses: [&str; 2], ports: [&str; 2
             .ok_or(HeaderError::Malformed("invalid port"))?;
         Ok(SocketAddr::new(address.into().to_canonical(), port))
     };
-    Ok(Source::Proxied {
-        client: endpoint(0)?,
-        server: endpoint(1)?,
-    })
+    Ok(Source::Proxied { client: endpoint(0)?, server: endpoint(1)? })
 }
 
 /// Binary: addresses, and then additional values (TLVs), which are ignored (§2.2).
@@ -277,10 +274,7 @@ where
         let port = u16::from_be_bytes([port[0], port[1]]);
         Some(SocketAddr::new(IpAddr::from(address).to_canonical(), port))
     };
-    Some(Source::Proxied {
-        client: endpoint(0)?,
-        server: endpoint(1)?,
-    })
+    Some(Source::Proxied { client: endpoint(0)?, server: endpoint(1)? })
 }
 
 #[cfg(test)]

@@ -45,10 +45,7 @@ pub(crate) fn describe(connection: &ServerConnection) -> TlsInfo {
         }
         None => variables.push(("SSL_CLIENT_VERIFY", "NONE".to_owned())),
     }
-    TlsInfo {
-        protocol: protocol(connection),
-        variables,
-    }
+    TlsInfo { protocol: protocol(connection), variables }
 }
 
 fn protocol(connection: &ServerConnection) -> &'static str {

@@ -22,10 +22,7 @@ impl UnixPeer {
     pub(crate) fn of(socket: impl AsFd, log: &Rc<ConnectionLog>) -> Option<UnixPeer> {
         match passing(&socket) {
             Passing::Refused => None,
-            Passing::Possible => Some(UnixPeer {
-                user: user_of(socket),
-                log: Rc::clone(log),
-            }),
+            Passing::Possible => Some(UnixPeer { user: user_of(socket), log: Rc::clone(log) }),
         }
     }
 

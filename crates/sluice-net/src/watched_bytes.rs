@@ -283,10 +283,7 @@ mod tests {
 
     impl Watched {
         fn new(items: &[Item]) -> Watched {
-            Watched::of(Spec {
-                items: Items::of(items),
-                ..Spec::default()
-            })
+            Watched::of(Spec { items: Items::of(items), ..Spec::default() })
         }
 
         fn of(spec: Spec) -> Watched {
@@ -409,10 +406,7 @@ mod tests {
         );
         assert_eq!(shown.shown(), "HTTP/1.1 200 OK\\r\\n\\r\\nx");
         let mut searched = Watched::of(Spec {
-            trigger: Some(sluice_watch::Trigger {
-                bytes: Some("needle".into()),
-                ..Default::default()
-            }),
+            trigger: Some(sluice_watch::Trigger { bytes: Some("needle".into()), ..Default::default() }),
             ..Spec::default()
         });
         searched.sent(&[&large], large.len(), BOUNDARY);

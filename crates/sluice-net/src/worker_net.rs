@@ -182,10 +182,7 @@ impl WorkerNet {
     }
 
     pub(crate) fn status(&self) -> WorkerNetStatus {
-        WorkerNetStatus {
-            tick: self.tick(),
-            is_draining: self.is_draining(),
-        }
+        WorkerNetStatus { tick: self.tick(), is_draining: self.is_draining() }
     }
 
     /// Counts a second, and wakes the connections that are due. The worker calls this once a second.

@@ -27,9 +27,7 @@ impl View for Overview {
 }
 
 fn glance(overview: &Overview) -> Markup {
-    let Status {
-        connections, requests, processes, cache, ..
-    } = &overview.status;
+    let Status { connections, requests, processes, cache, .. } = &overview.status;
     let minute = &overview.minute;
     let errors: u64 = minute.server_errors.iter().sum();
     let sent = text::bytes(whole(LastMinute::now(&minute.body_bytes)));

@@ -139,11 +139,7 @@ mod tests {
     #[test]
     fn the_form_has_the_values_of_the_query() {
         let page = WatchPage {
-            items: vec![WatchItem {
-                name: "mapping",
-                about: "routes",
-                is_asked: true,
-            }],
+            items: vec![WatchItem { name: "mapping", about: "routes", is_asked: true }],
             groups: vec![WatchGroup { name: "usual", items: "mapping".into() }],
             watches: vec!["<all>".into()],
             watches_max: 16,

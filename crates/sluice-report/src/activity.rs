@@ -312,22 +312,14 @@ mod tests {
     #[test]
     fn a_minute_of_two_servers_is_one() {
         let mut sum = minute(MINUTE, u32::MAX);
-        let other = Minute {
-            in_progress_max: 4,
-            starts: 1,
-            ..minute(MINUTE, 5)
-        };
+        let other = Minute { in_progress_max: 4, starts: 1, ..minute(MINUTE, 5) };
         sum.add(&other);
         assert_eq!((sum.requests, sum.seconds, sum.in_progress_max), (u32::MAX, 60, 4));
     }
 
     #[test]
     fn starts_and_ends_are_listed_with_the_newest_first() {
-        let ended = Minute {
-            crashes: 1,
-            starts: 2,
-            ..minute(MINUTE - 5, 1)
-        };
+        let ended = Minute { crashes: 1, starts: 2, ..minute(MINUTE - 5, 1) };
         let stopped = Minute { stops: 1, ..minute(MINUTE, 1) };
         let shown = activity(Period::Hour, &[ended, stopped]);
         let marks: Vec<_> = shown.marks.iter().map(|mark| (mark.what, mark.count)).collect();

@@ -96,10 +96,7 @@ impl Times {
         };
         if times.count > 0 {
             times.percentiles = PERCENTILES
-                .map(|percent| Percentile {
-                    percent,
-                    seconds: times.percentile(percent),
-                })
+                .map(|percent| Percentile { percent, seconds: times.percentile(percent) })
                 .into();
         }
         times

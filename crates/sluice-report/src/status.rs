@@ -104,10 +104,7 @@ mod tests {
 
     #[test]
     fn a_certificate_is_urgent_from_three_weeks_before_its_end() {
-        let certificate = CertificateStatus {
-            expires: 100 * DAY,
-            ..CertificateStatus::default()
-        };
+        let certificate = CertificateStatus { expires: 100 * DAY, ..CertificateStatus::default() };
         for (now, is_urgent, life) in [
             (50 * DAY, false, "expires in 50 days"),
             (79 * DAY, false, "expires in 21 days"),

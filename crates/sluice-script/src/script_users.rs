@@ -114,10 +114,7 @@ fn with_usual(limits: ProcessLimits, open_files_max: Option<u64>) -> ProcessLimi
 }
 
 fn only(file: &Path) -> RouteSource {
-    RouteSource {
-        file: c_string(file),
-        ..RouteSource::default()
-    }
+    RouteSource { file: c_string(file), ..RouteSource::default() }
 }
 
 fn source(source: &ProgramSource) -> RouteSource {

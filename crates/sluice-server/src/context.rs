@@ -50,10 +50,7 @@ pub(crate) struct Arrival {
 
 impl Arrival {
     fn now() -> Arrival {
-        Arrival {
-            at: SystemTime::now(),
-            instant: Instant::now(),
-        }
+        Arrival { at: SystemTime::now(), instant: Instant::now() }
     }
 }
 

@@ -41,10 +41,7 @@ pub(crate) struct Shares {
 pub(crate) fn shares(limits: &Limits, settings: &Settings, processes_max: usize) -> Shares {
     let configured = limits.connections_max;
     let Some(descriptors) = getrlimit(Resource::Nofile).current else {
-        return Shares {
-            connections_max: configured,
-            files_max: usize::MAX,
-        };
+        return Shares { connections_max: configured, files_max: usize::MAX };
     };
     let routes = settings.sites.iter().flat_map(|site| &site.routes);
     let processes = processes_of(routes).min(processes_max as u64);

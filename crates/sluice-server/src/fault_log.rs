@@ -71,10 +71,7 @@ impl FaultLog {
 
     /// Logs that the head of a request was refused before it became an exchange with a request line.
     pub(crate) fn log_refused_head(&self, lines_max: u32, id: UniqueId, status: StatusCode, text: fmt::Arguments<'_>) {
-        let kind = FaultKind {
-            culprit: Culprit::Client,
-            status: Some(status),
-        };
+        let kind = FaultKind { culprit: Culprit::Client, status: Some(status) };
         if self.admits(lines_max, kind) {
             kind.log(id, &Escaped(text));
         }

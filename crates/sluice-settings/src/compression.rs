@@ -163,10 +163,7 @@ mod tests {
             ..CompressionSettings::default()
         });
         assert!(any.is_for(&HeaderValue::from_static("image/png")));
-        let overlapping = Pattern {
-            before: "a/b".into(),
-            after: Some("b".into()),
-        };
+        let overlapping = Pattern { before: "a/b".into(), after: Some("b".into()) };
         assert!(!overlapping.matches("a/b") && overlapping.matches("a/bb"));
     }
 

@@ -14,10 +14,7 @@ pub struct OpenError {
 impl OpenError {
     /// The error of the setting at `origin`, which may be empty.
     pub fn new(origin: &str, text: impl Into<String>) -> OpenError {
-        OpenError {
-            origin: origin.to_owned(),
-            text: text.into(),
-        }
+        OpenError { origin: origin.to_owned(), text: text.into() }
     }
 }
 

@@ -51,11 +51,7 @@ impl HeldDirectory {
         silent.fall_silent();
         writeln!(reader.stdin.take().expect("a pipe")).expect("it reads");
         silent.await_request();
-        let mut held = HeldDirectory {
-            silent: Some(silent),
-            reader,
-            writer: None,
-        };
+        let mut held = HeldDirectory { silent: Some(silent), reader, writer: None };
         let mut command = Command::new("python3");
         command.args(["-SEc", WRITER]).arg(directory);
         let writer = held

@@ -34,10 +34,7 @@ struct State {
 impl Lines {
     /// Reads to end-of-file in its own thread.
     pub(crate) fn read(pipe: impl Read + Send + 'static) -> Lines {
-        let lines = Lines(Arc::new(Shared {
-            state: Mutex::default(),
-            changed: Condvar::new(),
-        }));
+        let lines = Lines(Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() }));
         let shared = Arc::clone(&lines.0);
         std::thread::spawn(move || {
             let mut pipe = BufReader::new(pipe);

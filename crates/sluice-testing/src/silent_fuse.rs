@@ -43,12 +43,7 @@ impl SilentFuse {
             let _ = server.wait();
             return None;
         }
-        Some(SilentFuse {
-            server,
-            output,
-            commands: Vec::new(),
-            asked: 0,
-        })
+        Some(SilentFuse { server, output, commands: Vec::new(), asked: 0 })
     }
 
     /// Has it answer nothing any more.

@@ -37,10 +37,7 @@ pub(crate) struct Allowance {
 
 impl Allowance {
     pub(crate) fn new() -> Allowance {
-        Allowance {
-            left: Cell::new(BURST_BYTES),
-            at: Cell::new(None),
-        }
+        Allowance { left: Cell::new(BURST_BYTES), at: Cell::new(None) }
     }
 
     /// Scans bytes: does the work, and charges it. In the time that it takes nothing is regained, however slow the machine is.

@@ -44,10 +44,7 @@ impl Candidate {
 
     /// A watch that has begun within the exchange.
     pub(crate) fn late(queue: Arc<Queue>, summary: Arc<Event>) -> Candidate {
-        Candidate {
-            summary: Some(summary),
-            ..Candidate::new(queue)
-        }
+        Candidate { summary: Some(summary), ..Candidate::new(queue) }
     }
 
     /// Whether a connection is shown without one of its exchanges: the watch says nothing about requests. That of a proxy, whose clients

@@ -178,10 +178,7 @@ impl Filter {
     /// Whether every condition can be decided for a connection, before it has a request.
     #[must_use]
     pub fn is_of_connections(&self) -> bool {
-        let clients_only = Filter {
-            client: self.client.clone(),
-            ..Filter::default()
-        };
+        let clients_only = Filter { client: self.client.clone(), ..Filter::default() };
         *self == clients_only
     }
 }
@@ -250,10 +247,7 @@ mod tests {
                 "{filter:?} {client}"
             );
         }
-        let other = Filter {
-            method: Some("POST".into()),
-            ..Filter::default()
-        };
+        let other = Filter { method: Some("POST".into()), ..Filter::default() };
         assert!(other.may_match_line("POST", "/") && !other.may_match_line("GET", "/"));
         assert!(!other.may_match(&request("192.0.2.1")));
     }
@@ -299,10 +293,7 @@ mod tests {
 
     #[test]
     fn a_slow_request_matches_as_soon_as_it_is_slow() {
-        let filter = Filter {
-            slower_than_ms: Some(10),
-            ..Filter::default()
-        };
+        let filter = Filter { slower_than_ms: Some(10), ..Filter::default() };
         let mut attributes = attributes();
         attributes.time = Duration::from_millis(10);
         assert_eq!(filter.decide(&attributes), FilterMatch::Undecided);

@@ -145,11 +145,7 @@ mod tests {
     fn bytes_are_text_or_a_hex_dump() {
         let bytes = |item, bytes: &[u8], omitted| {
             let bytes = bytes.to_vec();
-            let content = Content::Bytes {
-                direction: Direction::Sent,
-                bytes,
-                omitted,
-            };
+            let content = Content::Bytes { direction: Direction::Sent, bytes, omitted };
             Line(&event(item, content)).to_string()
         };
         assert!(bytes(Item::Mailbox, b"hello", 3).ends_with("sent 8 bytes, 3 of them not shown, nor any that follow\n                                                 hello\n"));

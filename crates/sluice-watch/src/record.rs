@@ -104,11 +104,7 @@ impl<'a> Record<'a> {
     /// The record for the page: its text is what a terminal shows, with bytes as a hex dump where they are not text.
     #[must_use]
     pub fn shown(event: &'a Event) -> Record<'a> {
-        Record {
-            text: Some(text_of(event)),
-            ..Record::head(event)
-        }
-        .with_phases()
+        Record { text: Some(text_of(event)), ..Record::head(event) }.with_phases()
     }
 
     fn head(event: &'a Event) -> Record<'a> {

@@ -138,10 +138,7 @@ fn a_trigger_in_the_bytes_of_a_connection_shows_its_exchange() {
     let server = Server::new();
     let watch = server.watch(Spec {
         items: Items::of(&[Item::Mapping]),
-        trigger: Some(Trigger {
-            bytes: Some("needle".into()),
-            ..Trigger::default()
-        }),
+        trigger: Some(Trigger { bytes: Some("needle".into()), ..Trigger::default() }),
         ..Spec::default()
     });
     let connection = server.connection();
@@ -160,10 +157,7 @@ fn a_trigger_in_the_bytes_of_a_connection_shows_its_exchange() {
 fn a_trigger_in_a_request_that_does_not_match_shows_no_later_one() {
     let server = Server::new();
     let watch = server.watch(Spec {
-        trigger: Some(Trigger {
-            bytes: Some("needle".into()),
-            ..Trigger::default()
-        }),
+        trigger: Some(Trigger { bytes: Some("needle".into()), ..Trigger::default() }),
         ..of_path("/a")
     });
     let connection = server.connection();
@@ -330,11 +324,7 @@ fn hidden_secrets_are_in_no_event_of_the_exchange_nor_of_its_connection() {
         connection.note_bytes(Item::Octets, "test", Direction::Received, || b"er22 y".to_vec());
     }
     let shown: Vec<_> = take(&watch).events.iter().map(|event| event.content.clone()).collect();
-    let bytes = |direction, bytes: &[u8]| Content::Bytes {
-        direction,
-        bytes: bytes.to_vec(),
-        omitted: 0,
-    };
+    let bytes = |direction, bytes: &[u8]| Content::Bytes { direction, bytes: bytes.to_vec(), omitted: 0 };
     let expected = [
         Content::Text("a=******** b=************".into()),
         Content::Text("********".into()),

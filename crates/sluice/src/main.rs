@@ -43,10 +43,7 @@ use crate::supervisor::Passed;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const CALLER: Caller = Caller {
-    print,
-    named_socket: sluice_config::control_socket,
-};
+const CALLER: Caller = Caller { print, named_socket: sluice_config::control_socket };
 
 fn main() -> ExitCode {
     if first_process::is_first() {

@@ -55,10 +55,7 @@ pub(crate) struct Glossary {
 
 impl Glossary {
     pub(crate) fn new(page: &Text) -> Glossary {
-        let mut glossary = Glossary {
-            path: page.path.clone(),
-            ..Glossary::default()
-        };
+        let mut glossary = Glossary { path: page.path.clone(), ..Glossary::default() };
         let mut section = "";
         for (index, line) in page.text.lines().enumerate() {
             if let Some(title) = line.strip_prefix("## ") {

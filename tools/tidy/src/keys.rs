@@ -296,10 +296,7 @@ mod tests {
     }
 
     fn text(path: &str, text: &str) -> Text {
-        Text {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        }
+        Text { path: path.to_owned(), text: text.to_owned() }
     }
 
     #[test]

@@ -45,10 +45,7 @@ mod tests {
 
     #[test]
     fn unknown_programs_are_found() {
-        let text = |path: &str, text: &str| Text {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        };
+        let text = |path: &str, text: &str| Text { path: path.to_owned(), text: text.to_owned() };
         let makefile = text("Makefile", "test:\n\t@tools/needs curl\n");
         let tests = text(
             "a.rs",

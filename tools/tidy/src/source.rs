@@ -60,11 +60,7 @@ impl Source {
                 while is_word(letter) && letters.peek().is_some_and(|(_, next)| is_word(*next)) {
                     end += letters.next().map_or(0, |(_, next)| next.len_utf8());
                 }
-                tokens.push(Token {
-                    text: &self.code[start..end],
-                    line,
-                    offset: start,
-                });
+                tokens.push(Token { text: &self.code[start..end], line, offset: start });
             }
         }
         tokens

@@ -148,12 +148,7 @@ mod tests {
 
     /// Registers of a thread in front of a system call, or behind it.
     fn registers(rax: i64, rsi: u64, r10: u64) -> user_regs_struct {
-        user_regs_struct {
-            rax: rax.cast_unsigned(),
-            rsi,
-            r10,
-            ..NONE
-        }
+        user_regs_struct { rax: rax.cast_unsigned(), rsi, r10, ..NONE }
     }
 
     const NONE: user_regs_struct = user_regs_struct {
@@ -216,10 +211,7 @@ mod tests {
             (CONDITION, 0, 0, Cause::Event),
             (LOCK, 0, 0, Cause::Event),
         ] {
-            let call = user_regs_struct {
-                rdi: futex,
-                ..registers(SYS_futex, 9, timeout)
-            };
+            let call = user_regs_struct { rdi: futex, ..registers(SYS_futex, 9, timeout) };
             thread.enter(&call);
             thread.leave(&registers(result, 0, 0));
             assert_eq!(thread.cause, cause, "{futex:#x} with the timeout {timeout:#x}");

@@ -234,10 +234,7 @@ fn spellings_of_a_name_have_one_counter() {
     fs::write(directory.path().join("groups"), "").unwrap();
     let (control, store) = (AccessControl::new().unwrap(), store(directory.path()));
     let named = |name: &str| Question {
-        credentials: Credentials {
-            name: name.to_owned(),
-            password: b"wrong".to_vec(),
-        },
+        credentials: Credentials { name: name.to_owned(), password: b"wrong".to_vec() },
         ..question(&store, "")
     };
     for name in ["Ann Author", " ann  AUTHOR"] {

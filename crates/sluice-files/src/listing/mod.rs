@@ -243,14 +243,8 @@ impl Reader<'_> {
             return Ok(None);
         }
         let (path, below) = (format!("{}{name}", self.path), self.below_of(name));
-        let entry = |entry_type, bytes, modified| {
-            Ok(Some(Entry {
-                name: name.to_owned(),
-                entry_type,
-                bytes,
-                modified,
-            }))
-        };
+        let entry =
+            |entry_type, bytes, modified| Ok(Some(Entry { name: name.to_owned(), entry_type, bytes, modified }));
         match self.site.entry_kind(&path, self.directory, &below) {
             EntryKind::Elsewhere => {
                 self.leave_out(name, || {

@@ -200,11 +200,7 @@ pub(super) fn page(
         MediaType::Json | MediaType::Problem => json(&contents, request, site),
         MediaType::Html | MediaType::Text => html(&values(&contents, request), site.template())?,
     };
-    Ok(Page {
-        format: request.format,
-        body,
-        notes: Vec::new(),
-    })
+    Ok(Page { format: request.format, body, notes: Vec::new() })
 }
 
 /// Parses a site's template and renders it once with sample values; `path` is its name in messages.

@@ -40,11 +40,7 @@ fn entry(name: &str, entry_type: EntryType, bytes: u64, seconds: u64) -> Entry {
 }
 
 fn contents(entries: Vec<Entry>) -> Contents {
-    Contents {
-        entries,
-        is_truncated: false,
-        readme: None,
-    }
+    Contents { entries, is_truncated: false, readme: None }
 }
 
 #[test]

@@ -202,10 +202,7 @@ pub struct FullPool {
 impl ScriptFault {
     /// An authentication agent has failed.
     pub fn agent(script: &Path, reason: &str) -> ScriptFault {
-        ScriptFault::Agent(Box::new(AgentFailure {
-            script: script.into(),
-            reason: reason.into(),
-        }))
+        ScriptFault::Agent(Box::new(AgentFailure { script: script.into(), reason: reason.into() }))
     }
 
     pub(super) fn status(&self) -> StatusCode {

@@ -101,12 +101,7 @@ pub(crate) const fn plain(code: u32, value: u32) -> libc::sock_filter {
 
 #[expect(clippy::cast_possible_truncation, reason = "codes have 16 bits")]
 pub(crate) const fn jump(code: u32, value: u32, yes: u8, no: u8) -> libc::sock_filter {
-    libc::sock_filter {
-        code: code as u16,
-        jt: yes,
-        jf: no,
-        k: value,
-    }
+    libc::sock_filter { code: code as u16, jt: yes, jf: no, k: value }
 }
 
 #[expect(

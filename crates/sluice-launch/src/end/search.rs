@@ -126,19 +126,12 @@ impl Pass {
 
     /// A search among all processes, for a system without the list of orphans.
     fn of_all(family: &Family, known: HashSet<i32>) -> Pass {
-        let search = Search {
-            family: family.clone(),
-            others: Vec::new(),
-            known,
-        };
+        let search = Search { family: family.clone(), others: Vec::new(), known };
         let mut found = Tree::default();
         for pid in all_processes() {
             search.visit(pid, &mut found);
         }
-        Pass {
-            members: found.members,
-            is_conclusive: true,
-        }
+        Pass { members: found.members, is_conclusive: true }
     }
 }
 

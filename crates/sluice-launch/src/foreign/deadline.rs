@@ -139,10 +139,7 @@ pub fn ask<T: Send + 'static>(
         let holders = &mut left.as_mut()?.holders;
         Some(*holders.entry(place).or_insert_with(|| owners::holder_of(path)))
     });
-    let of = Held {
-        share: place,
-        holder: holder.unwrap_or(place),
-    };
+    let of = Held { share: place, holder: holder.unwrap_or(place) };
     let answer = Answer::begin(&THREADS, of, operation).wait(time);
     TIME_LEFT.with_borrow_mut(|left| {
         let Some(left) = left else { return };

@@ -316,7 +316,11 @@ mod tests {
         symlink("/proc/self/maps", &link).unwrap();
         assert_eq!(read(&link), Ok(()));
         if lchown(&link, Some(ANN), None).is_ok() {
-            assert!(read(&link).unwrap_err().contains("depends on who reads it, and user 64011"));
+            assert!(
+                read(&link)
+                    .unwrap_err()
+                    .contains("depends on who reads it, and user 64011")
+            );
         }
     }
 

@@ -57,10 +57,7 @@ impl OwnedScript {
         }
         let file = found.pop().ok_or(FailedCheck::Outside)?;
         found.reverse();
-        let entry = |about: Stat| OwnerAndMode {
-            uid: about.st_uid,
-            mode: about.st_mode & 0o7777,
-        };
+        let entry = |about: Stat| OwnerAndMode { uid: about.st_uid, mode: about.st_mode & 0o7777 };
         Ok(OwnedScript {
             is_regular: FileType::from_raw_mode(file.st_mode) == FileType::RegularFile,
             file: entry(file),

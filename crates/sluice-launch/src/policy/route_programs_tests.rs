@@ -216,10 +216,7 @@ fn limited() -> RoutePrograms {
 fn obedient() -> Wished {
     let mut wished = Wished::new(&[c"/srv/cgi/sub/a"], c"/srv/cgi/sub");
     wished.limits.memory_bytes_max = Some(5);
-    wished.confinement = Confinement {
-        covers_tmp: true,
-        ..limited().confinement
-    };
+    wished.confinement = Confinement { covers_tmp: true, ..limited().confinement };
     wished
 }
 
@@ -320,10 +317,7 @@ fn a_policy_refuses_other_programs_and_other_roots() {
                 ..RoutePrograms::default()
             },
         ],
-        owners: Some(OwnerPolicy {
-            is_for_all: true,
-            ..OwnerPolicy::default()
-        }),
+        owners: Some(OwnerPolicy { is_for_all: true, ..OwnerPolicy::default() }),
         ..ScriptUsers::default()
     };
     let decide = |wished: Wished| {

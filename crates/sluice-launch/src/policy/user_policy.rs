@@ -448,10 +448,7 @@ mod tests {
 
     #[test]
     fn a_wish_cannot_exceed_the_policy() {
-        let named = |name: &str, uid| NamedUser {
-            name: name.to_owned(),
-            credentials: user(uid),
-        };
+        let named = |name: &str, uid| NamedUser { name: name.to_owned(), credentials: user(uid) };
         let users = ScriptUsers {
             usual: Some(user(own_uid().max(1))),
             named: vec![named("root", 0), named("alice", OWNER)],
@@ -470,10 +467,7 @@ mod tests {
         assert_eq!(wish("alice"), alice);
         assert!(users.user_of(&RunAs::Usual).is_ok());
         assert_eq!(ScriptUsers::default().user_of(&RunAs::Usual), Ok(None));
-        let root = ScriptUsers {
-            usual: Some(user(0)),
-            ..ScriptUsers::default()
-        };
+        let root = ScriptUsers { usual: Some(user(0)), ..ScriptUsers::default() };
         assert_eq!(root.user_of(&RunAs::Usual), Err(FailedCheck::Root));
     }
 

@@ -93,10 +93,7 @@ pub(crate) fn start(
         // Its program may have begun at the last moment, and have started others.
         let _ = pidfd::kill_group(pid, Signal::Kill);
         pidfd::reap_failed(pidfd.as_fd());
-        return Err(LaunchError {
-            stage: Stage::Deadline,
-            errno: libc::ETIMEDOUT,
-        });
+        return Err(LaunchError { stage: Stage::Deadline, errno: libc::ETIMEDOUT });
     }
     // SAFETY: the child that wrote it has left this memory.
     match unsafe { plan.failure.get().read_volatile() } {

@@ -102,10 +102,7 @@ impl Cloner {
         argument: impl Fn(Undone) -> *mut c_void,
     ) -> io::Result<(libc::pid_t, OwnedFd)> {
         if self.has_clone3 {
-            let argument = argument(Undone {
-                signals: self.ignored,
-                is_outside_cgroup: false,
-            });
+            let argument = argument(Undone { signals: self.ignored, is_outside_cgroup: false });
             // SAFETY: the caller guarantees what `clone3` requires, which is the same.
             match unsafe { self.clone3(entry, cgroup, place, argument) } {
                 // The kernel lacks the call or a flag, or a filter refuses it; that does not change.
@@ -116,10 +113,7 @@ impl Cloner {
                 cloned => return cloned,
             }
         }
-        let argument = argument(Undone {
-            signals: SignalSet::ALL,
-            is_outside_cgroup: true,
-        });
+        let argument = argument(Undone { signals: SignalSet::ALL, is_outside_cgroup: true });
         // SAFETY: the child runs on a stack of its own, and this thread is suspended meanwhile. CLONE_PIDFD writes one
         // number, to `place`. The caller guarantees the rest.
         let pid = unsafe { libc::clone(entry, self.stack.top(), FLAGS | libc::SIGCHLD, argument, place.as_ptr()) };

@@ -27,10 +27,9 @@ pub(crate) fn environment_pointers(
         let entry = memchr(0, rest).map(|end| &rest[..=end]);
         // Names are short.
         let is_entry = |entry: &&[u8]| entry.iter().position(|byte| *byte == b'=').is_some_and(|at| at > 0);
-        let entry = entry.filter(is_entry).ok_or(LaunchError {
-            stage: Stage::Environment,
-            errno: libc::EINVAL,
-        })?;
+        let entry = entry
+            .filter(is_entry)
+            .ok_or(LaunchError { stage: Stage::Environment, errno: libc::EINVAL })?;
         rest = &rest[entry.len()..];
         if variable.is_none() || !entry.starts_with(b"TMPDIR=") {
             pointers.push(entry.as_ptr().cast());

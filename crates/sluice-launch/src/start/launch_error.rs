@@ -188,10 +188,7 @@ mod tests {
 
     #[test]
     fn an_error_without_advice_has_the_systems_text() {
-        let error = LaunchError {
-            stage: Stage::Directory,
-            errno: libc::ENOTDIR,
-        };
+        let error = LaunchError { stage: Stage::Directory, errno: libc::ENOTDIR };
         assert_eq!(
             error.to_string(),
             "cannot enter its working directory: Not a directory (os error 20)"

@@ -387,10 +387,7 @@ impl Starter {
             credentials: program.credentials.as_ref(),
             empties_bounding_set: program.credentials.is_some() && *HAS_BOUNDING_SET,
             is_offline: prepared.confinement.is_offline,
-            undone: Cell::new(Undone {
-                signals: SignalSet::ALL,
-                is_outside_cgroup: true,
-            }),
+            undone: Cell::new(Undone { signals: SignalSet::ALL, is_outside_cgroup: true }),
             server: self.server,
             failure: UnsafeCell::new(None),
         };

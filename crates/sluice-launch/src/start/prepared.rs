@@ -135,10 +135,9 @@ impl Prepared {
             return Ok(None);
         };
         let prepared = rules.prepare(&pointers.writable);
-        prepared.map(Some).ok_or(LaunchError {
-            stage: Stage::FileRules,
-            errno: libc::ENOSYS,
-        })
+        prepared
+            .map(Some)
+            .ok_or(LaunchError { stage: Stage::FileRules, errno: libc::ENOSYS })
     }
 }
 

@@ -41,10 +41,7 @@ impl WatchedStart {
 
     /// The watch begins, before the clone.
     pub(crate) fn begin(&self) {
-        *self.lock() = CloneState {
-            since: Some(Instant::now()),
-            is_killed: false,
-        };
+        *self.lock() = CloneState { since: Some(Instant::now()), is_killed: false };
     }
 
     pub(crate) fn pidfd(&self) -> &AtomicI32 {

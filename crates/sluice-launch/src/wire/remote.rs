@@ -112,21 +112,14 @@ impl RemoteLauncher {
     pub fn start(socket: OwnedFd) -> io::Result<RemoteLauncher> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Arc::new(Shared {
-            state: Mutex::new(State {
-                socket: Some(Arc::new(socket)),
-                ..State::default()
-            }),
+            state: Mutex::new(State { socket: Some(Arc::new(socket)), ..State::default() }),
             wake,
         });
         let own = Arc::clone(&shared);
         let reader = thread::Builder::new()
             .name("launcher-link".into())
             .spawn(move || own.read())?;
-        Ok(RemoteLauncher {
-            shared,
-            reader: Some(reader),
-            local: None,
-        })
+        Ok(RemoteLauncher { shared, reader: Some(reader), local: None })
     }
 
     /// A launcher in threads of this process.
@@ -478,11 +471,7 @@ impl Shared {
         let mut fds = fds.into_iter();
         let entry = self.lock().processes.insert(number, Entry::Running(None));
         let process = RemoteProcess {
-            probe: Probe {
-                launcher: Some(Arc::clone(self)),
-                number,
-                pid,
-            },
+            probe: Probe { launcher: Some(Arc::clone(self)), number, pid },
             is_awaited: false,
         };
         let Some(Entry::Starting(done)) = entry else { return };

@@ -197,10 +197,7 @@ fn starts_that_wait_are_bounded_in_number() {
         scene.launch(number, &program);
     }
     match scene.reply() {
-        Reply::NotStarted {
-            number: 4096,
-            error: StartError::Failed(error),
-        } => assert_eq!(error.errno, libc::EAGAIN),
+        Reply::NotStarted { number: 4096, error: StartError::Failed(error) } => assert_eq!(error.errno, libc::EAGAIN),
         other => panic!("{other:?}"),
     }
     gate.open();
@@ -340,10 +337,9 @@ fn a_start_that_panics_is_reported() {
     for number in 1..=2 {
         scene.launch(number, &program(&["/bin/true"]));
         match scene.reply() {
-            Reply::NotStarted {
-                number: reported,
-                error: StartError::Failed(error),
-            } => assert_eq!((reported, error.errno), (number, libc::ECANCELED)),
+            Reply::NotStarted { number: reported, error: StartError::Failed(error) } => {
+                assert_eq!((reported, error.errno), (number, libc::ECANCELED))
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -286,10 +286,7 @@ fn unknown_numbers_reach_no_process() {
             &[],
         );
         match scene.reply() {
-            Reply::Answered {
-                question: 3,
-                answer: ProcessAnswer::State(None),
-            } => {}
+            Reply::Answered { question: 3, answer: ProcessAnswer::State(None) } => {}
             other => panic!("{other:?}"),
         }
     }
@@ -308,10 +305,7 @@ fn too_many_scripts_are_refused_one_by_one() {
     let (pid, _ends) = scene.started(1);
     scene.launch(2, &program(&["/bin/true"]));
     match scene.reply() {
-        Reply::NotStarted {
-            number: 2,
-            error: StartError::Failed(error),
-        } => assert_eq!(error.errno, libc::EAGAIN),
+        Reply::NotStarted { number: 2, error: StartError::Failed(error) } => assert_eq!(error.errno, libc::EAGAIN),
         other => panic!("{other:?}"),
     }
     drop(scene.socket);
@@ -326,10 +320,9 @@ fn a_user_whom_the_policy_does_not_permit_is_refused() {
     other.run_as = RunAs::User("root".into());
     scene.launch(1, &other);
     match scene.reply() {
-        Reply::NotStarted {
-            number: 1,
-            error: StartError::Refused(refusal),
-        } => assert!(refusal.to_string().contains("user root"), "{refusal}"),
+        Reply::NotStarted { number: 1, error: StartError::Refused(refusal) } => {
+            assert!(refusal.to_string().contains("user root"), "{refusal}")
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -346,17 +339,13 @@ fn a_program_of_no_route_is_refused_and_others_get_no_variables_that_name_code()
         ..RoutePrograms::default()
     };
     let users = CurrentUsers::default();
-    users.set(ScriptUsers {
-        programs: vec![shell],
-        ..ScriptUsers::default()
-    });
+    users.set(ScriptUsers { programs: vec![shell], ..ScriptUsers::default() });
     let (scene, _) = Scene::start_with(ServiceSettings { policy: Arc::new(users), ..settings(10) });
     scene.launch(1, &program(&["/bin/true"]));
     match scene.reply() {
-        Reply::NotStarted {
-            number: 1,
-            error: StartError::Refused(refusal),
-        } => assert!(refusal.to_string().contains("neither a script"), "{refusal}"),
+        Reply::NotStarted { number: 1, error: StartError::Refused(refusal) } => {
+            assert!(refusal.to_string().contains("neither a script"), "{refusal}")
+        }
         other => panic!("{other:?}"),
     }
     let mut cleaned = program(&["/bin/sh", "-c", "test \"$PYTHONPATH$PATH\" = /bin"]);

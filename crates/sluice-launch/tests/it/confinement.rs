@@ -62,10 +62,7 @@ print(open('/proc/self/status').read().split('NoNewPrivs:')[1].split()[0])
 ";
     let mut python = program("/usr/bin/python3", &["python3", "-c", TRY]);
     python.environment = b"PATH=/usr/bin:/bin\0".to_vec();
-    let confinement = Confinement {
-        is_offline: true,
-        ..Confinement::default()
-    };
+    let confinement = Confinement { is_offline: true, ..Confinement::default() };
     assert_eq!(
         output_of(confined(python, confinement)),
         "made\nEAFNOSUPPORT\nEAFNOSUPPORT\nEAFNOSUPPORT\n1\n"
@@ -100,10 +97,7 @@ fn a_process_reaches_only_the_files_of_its_rules() {
         read: vec![text(&directory.path().join("read")), c"/nowhere".to_owned()],
         write: vec![text(&directory.path().join("write"))],
     };
-    let confinement = Confinement {
-        files: Some(rules),
-        ..Confinement::default()
-    };
+    let confinement = Confinement { files: Some(rules), ..Confinement::default() };
     let output = output_of(confined(program, confinement));
     let shielded = if landlock_version() >= 6 { "shielded\n" } else { "" };
     assert_eq!(
@@ -170,10 +164,7 @@ attempt('stat', os.stat, path)
         let program = program("/usr/bin/python3", &["python3", "-c", TRY, path.to_str().unwrap()]);
         output_of(confined(
             program,
-            Confinement {
-                files: Some(files),
-                ..Confinement::default()
-            },
+            Confinement { files: Some(files), ..Confinement::default() },
         ))
     };
     let refused =
@@ -200,10 +191,7 @@ for number in NUMBERS:
     let numbers = [libc::SYS_pidfd_getfd, libc::SYS_ptrace, libc::SYS_process_vm_writev];
     let text = TRY.replace("NUMBERS", &format!("{numbers:?}"));
     let program = program("/usr/bin/python3", &["python3", "-c", &text]);
-    let confinement = Confinement {
-        is_offline: true,
-        ..Confinement::default()
-    };
+    let confinement = Confinement { is_offline: true, ..Confinement::default() };
     assert_eq!(output_of(confined(program, confinement)), "EPERM\nEPERM\nEPERM\n");
 }
 
@@ -290,10 +278,7 @@ fn the_root_is_changed_by_root_alone() {
 #[test]
 fn limits_of_cgroups_are_refused_without_cgroups() {
     let confinement = Confinement {
-        cgroup: CgroupLimits {
-            processes_max: Some(10),
-            ..CgroupLimits::default()
-        },
+        cgroup: CgroupLimits { processes_max: Some(10), ..CgroupLimits::default() },
         ..Confinement::default()
     };
     let error = start(confined(shell("exit"), confinement)).unwrap_err();

@@ -73,11 +73,7 @@ fn kill_group_reaches_children_that_outlive_an_unreaped_script() {
 
 #[test]
 fn a_script_is_killed_with_the_launcher_even_as_another_user() {
-    let other = Credentials {
-        uid: 64_001,
-        gid: 64_001,
-        groups: Vec::new(),
-    };
+    let other = Credentials { uid: 64_001, gid: 64_001, groups: Vec::new() };
     let privileged = rustix::process::geteuid().is_root();
     for credentials in [None, privileged.then_some(other)] {
         let launcher = Launcher::start(1).unwrap();

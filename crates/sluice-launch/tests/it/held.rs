@@ -93,10 +93,7 @@ fn launcher(cgroups: Option<Arc<Cgroups>>, temporary_files: PathBuf) -> Launcher
 /// Runs a script with a directory for temporary files, until its exit. The output is the directory.
 fn run(launcher: &Launcher, has_private_tmp: bool) -> (Started, String) {
     let mut program = shell("echo $TMPDIR; grep ^0:: /proc/self/cgroup");
-    program.confinement = Some(Arc::new(Confinement {
-        has_private_tmp,
-        ..Confinement::default()
-    }));
+    program.confinement = Some(Arc::new(Confinement { has_private_tmp, ..Confinement::default() }));
     let started = start_with(launcher, program).unwrap();
     let output = read_to_end(&started.mailbox);
     assert_eq!(exit_of(&started), Exit::Code(0));

@@ -149,11 +149,7 @@ fn limits_apply_to_the_script_and_not_to_the_server() {
 #[test]
 fn root_can_start_as_another_user_and_others_cannot() {
     let mut program = shell("id -u; id -g; id -G");
-    program.credentials = Some(Credentials {
-        uid: 64_001,
-        gid: 64_002,
-        groups: vec![64_003],
-    });
+    program.credentials = Some(Credentials { uid: 64_001, gid: 64_002, groups: vec![64_003] });
     if rustix::process::geteuid().is_root() {
         assert_eq!(output_of(program), "64001\n64002\n64002 64003\n");
         // Only the child changed its user, no thread of this process.
@@ -165,10 +161,7 @@ fn root_can_start_as_another_user_and_others_cannot() {
             }
         }
     } else {
-        let refused = LaunchError {
-            stage: Stage::Credentials,
-            errno: libc::EPERM,
-        };
+        let refused = LaunchError { stage: Stage::Credentials, errno: libc::EPERM };
         assert_eq!(start(program).unwrap_err(), refused);
     }
 }

@@ -58,10 +58,7 @@ impl Callouts {
     ) -> Callouts {
         Callouts {
             map,
-            notices: Notices {
-                process,
-                limited: RateLimitedLog::default(),
-            },
+            notices: Notices { process, limited: RateLimitedLog::default() },
             resources,
             memory_buffer_max,
             buffer: Buffer::new(),

@@ -164,12 +164,7 @@ pub(crate) fn begin(
     events: &ScriptEvents,
 ) -> Box<Relay> {
     let IdleProcess {
-        process,
-        mut channels,
-        encoding,
-        scanner,
-        timer,
-        ..
+        process, mut channels, encoding, scanner, timer, ..
     } = idle;
     let script = job.script.engine.as_ref().map(|_| job.script.file.as_path());
     process.begin_exchange(job.request.id, script);

@@ -58,11 +58,7 @@ impl Starter {
     /// Starts the processes that the pools of the route want in advance, each in a task on this worker. `next_id` is for PROCTOR requests.
     pub fn start_wanted(self, mut next_id: impl FnMut() -> UniqueId) {
         for lease in self.route.pools.take_advance() {
-            let root = Target {
-                path: "/".into(),
-                query: None,
-                raw: "/".into(),
-            };
+            let root = Target { path: "/".into(), query: None, raw: "/".into() };
             let first = self.job(lease.pool.script.clone(), root, next_id());
             let key = lease.pool.script.pool_key().to_owned();
             let prepared = self.route.pools.prepared().into_iter();

@@ -212,9 +212,9 @@ impl Job {
             mailbox: match settings.output.mailbox {
                 settings::Mailbox::Stream => sluice_launch::Mailbox::Stream,
                 settings::Mailbox::Pipe => sluice_launch::Mailbox::Pipe,
-                settings::Mailbox::Record => sluice_launch::Mailbox::Record {
-                    record_bytes_max: settings.output.record_bytes_max,
-                },
+                settings::Mailbox::Record => {
+                    sluice_launch::Mailbox::Record { record_bytes_max: settings.output.record_bytes_max }
+                }
             },
             memory: segment.map(duplicate).transpose()?,
             is_kept: false,

@@ -35,13 +35,7 @@ impl Lease {
         idle: Option<IdleProcess>,
         permit: Option<Permit>,
     ) -> Lease {
-        Lease {
-            pool,
-            id,
-            idle,
-            permit,
-            state: LeaseState::Unused,
-        }
+        Lease { pool, id, idle, permit, state: LeaseState::Unused }
     }
 
     /// The idle process, if there is one; it counts as used from now on.

@@ -36,11 +36,7 @@ struct State {
 
 impl PipeReader {
     pub(crate) fn new(end: PipeEnd, chunk_bytes: usize) -> io::Result<PipeReader> {
-        let shared = ReaderShared {
-            end,
-            chunk_bytes,
-            state: Mutex::default(),
-        };
+        let shared = ReaderShared { end, chunk_bytes, state: Mutex::default() };
         let registered = shared.register()?;
         let shared = Arc::new(shared);
         Ok(PipeReader { registered, shared })

@@ -490,20 +490,12 @@ impl PipeOwner {
         uid: u32,
         end: impl Fn(Blocked, Duration) + Send + Sync + 'static,
     ) -> Arc<PipeOwner> {
-        Arc::new(PipeOwner {
-            uid,
-            run_as: Some(run_as),
-            end: Box::new(end),
-        })
+        Arc::new(PipeOwner { uid, run_as: Some(run_as), end: Box::new(end) })
     }
 
     /// A process that ends already.
     pub(crate) fn ending(uid: u32) -> Arc<PipeOwner> {
-        Arc::new(PipeOwner {
-            uid,
-            run_as: None,
-            end: Box::new(|_, _| {}),
-        })
+        Arc::new(PipeOwner { uid, run_as: None, end: Box::new(|_, _| {}) })
     }
 
     pub(crate) fn runs_as(&self, run_as: &RunAs) -> bool {

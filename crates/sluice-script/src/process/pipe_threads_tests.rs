@@ -25,11 +25,7 @@ pub(crate) fn hold(threads: &PipeThreads, owner: &Arc<PipeOwner>) -> Held {
         threads.perform(
             owner,
             "test",
-            Work::Call {
-                verb: "hold",
-                bytes: 0,
-                call: Box::new(job),
-            },
+            Work::Call { verb: "hold", bytes: 0, call: Box::new(job) },
         );
     }
     (0..RUNNING_OF_USER_MAX).for_each(|_| await_with(threads, &begun));

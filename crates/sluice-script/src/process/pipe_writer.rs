@@ -80,10 +80,7 @@ enum Written {
 impl PipeWriter {
     /// The writer of a pipe of which the server has both ends.
     pub(crate) fn new(write: PipeEnd, read: PipeEnd) -> PipeWriter {
-        let state = State {
-            write: Some(Arc::new(write)),
-            ..State::default()
-        };
+        let state = State { write: Some(Arc::new(write)), ..State::default() };
         PipeWriter {
             shared: Arc::new(WriterShared { read, state: Mutex::new(state) }),
             room: None,

@@ -78,10 +78,7 @@ impl ScriptEvents {
     }
 
     pub(crate) fn of(job: Rc<dyn WatchableJob>) -> ScriptEvents {
-        let events = ScriptEvents {
-            job: Some(job),
-            ..ScriptEvents::default()
-        };
+        let events = ScriptEvents { job: Some(job), ..ScriptEvents::default() };
         events.join();
         events
     }

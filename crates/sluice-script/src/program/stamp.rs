@@ -14,12 +14,7 @@ pub struct Stamp {
 
 impl Stamp {
     /// A stamp that stands for no file.
-    pub const NONE: Stamp = Stamp {
-        device: 0,
-        inode: 0,
-        modified: (0, 0),
-        bytes: 0,
-    };
+    pub const NONE: Stamp = Stamp { device: 0, inode: 0, modified: (0, 0), bytes: 0 };
 
     /// The stamp of a file.
     pub fn of(metadata: &Metadata) -> Stamp {

@@ -171,13 +171,7 @@ impl Site {
             let root = self.root.as_ref().map_or(Resolved::Nowhere, Resolved::Root);
             (root, self.routes.len())
         };
-        Ok(Box::new(Resolution {
-            resolved,
-            rewritten,
-            adjustments,
-            start,
-            next,
-        }))
+        Ok(Box::new(Resolution { resolved, rewritten, adjustments, start, next }))
     }
 
     /// The route before the start of a resolution that refuses a path, if it is asked.
@@ -335,10 +329,7 @@ impl Resolution<'_> {
 
     /// Where the resolution of an index page begins; `asked` is the path of its directory as the client sent it.
     pub(crate) fn index_start(&self, asked: &str) -> ResumeAt {
-        ResumeAt {
-            index_of: Some(asked.into()),
-            ..self.start.clone()
-        }
+        ResumeAt { index_of: Some(asked.into()), ..self.start.clone() }
     }
 
     /// Where the resolution of a fallback begins, whose path the configuration names: the changes of the routes before hold for it, and they may refuse it.

@@ -508,11 +508,7 @@ mod tests {
     #[test]
     fn a_refusal_includes_every_path_below() {
         let refuse = |path: Pattern| {
-            let refusal = RefusalSettings {
-                status: 403,
-                text: None,
-                retry_after: None,
-            };
+            let refusal = RefusalSettings { status: 403, text: None, retry_after: None };
             let mut settings = RouteSettings::new("/", Action::Refuse(refusal));
             settings.path = path;
             Route::open(&settings, "test").unwrap()

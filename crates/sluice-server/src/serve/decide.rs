@@ -71,11 +71,7 @@ impl<'a> RouteQuestion<'a> {
     }
 
     fn asked_path(&'a self, path: &'a str, query: Option<&'a str>) -> RoutedPath<'a> {
-        RoutedPath {
-            path,
-            query,
-            attributes: Some(&self.attributes),
-        }
+        RoutedPath { path, query, attributes: Some(&self.attributes) }
     }
 
     fn files<'f>(

@@ -197,14 +197,7 @@ fn json(page: &ErrorPage<'_>, visitor_text: Option<&str>) -> Rendered {
 
 fn text(page: &ErrorPage<'_>) -> Rendered {
     let ErrorPage {
-        status,
-        phrase,
-        sentence,
-        detail,
-        id,
-        pid,
-        ended,
-        ..
+        status, phrase, sentence, detail, id, pid, ended, ..
     } = page;
     let mut body = format!("{status} {phrase}\n{sentence}\n");
     if !detail.is_empty() {

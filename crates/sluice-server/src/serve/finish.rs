@@ -83,12 +83,7 @@ impl Finish {
             exchange: Some(exchange),
             under_way,
             memory,
-            watched: mask.map(|mask| {
-                Box::new(WatchedResponse {
-                    mask: Some(mask),
-                    pause: WatchPause::default(),
-                })
-            }),
+            watched: mask.map(|mask| Box::new(WatchedResponse { mask: Some(mask), pause: WatchPause::default() })),
         }
     }
 

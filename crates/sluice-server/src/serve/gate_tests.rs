@@ -103,11 +103,7 @@ pub(super) fn settings(root: &Path) -> Settings {
             RouteSettings::reports_for_this_machine("test"),
             RouteSettings::new(
                 "/gone",
-                Action::Refuse(RefusalSettings {
-                    status: 410,
-                    text: None,
-                    retry_after: None,
-                }),
+                Action::Refuse(RefusalSettings { status: 410, text: None, retry_after: None }),
             ),
         ],
         files: FileSettings { listing: true, ..FileSettings::default() },

@@ -207,11 +207,7 @@ fn choose_site(
     if let Some(text) = known_hosts::text(exchange.line.version, &exchange.line.uri, fields)
         && let Some(field) = fields.get(header::HOST).filter(|field| field.as_bytes() == text)
     {
-        let known = KnownHost {
-            field: field.clone(),
-            host: Rc::clone(host),
-            site,
-        };
+        let known = KnownHost { field: field.clone(), host: Rc::clone(host), site };
         exchange.context.known_hosts.remember(config, listener, known);
     }
     Ok(site)

@@ -322,14 +322,8 @@ fn a_trigger_shows_what_came_before_it() {
             ..Spec::default()
         })
     };
-    let by_status = with(Trigger {
-        status_min: Some(410),
-        ..Trigger::default()
-    });
-    let by_bytes = with(Trigger {
-        bytes: Some("hello".into()),
-        ..Trigger::default()
-    });
+    let by_status = with(Trigger { status_min: Some(410), ..Trigger::default() });
+    let by_bytes = with(Trigger { bytes: Some("hello".into()), ..Trigger::default() });
     for request in [
         "GET /a.txt",
         "GET /gone",
@@ -384,10 +378,7 @@ fn one_request_ends_a_watch_for_one() {
 #[test]
 fn a_request_that_takes_long_is_shown_before_it_ends() {
     let running = Running::new(|_| {});
-    let watch = running.watch(of(Filter {
-        slower_than_ms: Some(1),
-        ..Filter::default()
-    }));
+    let watch = running.watch(of(Filter { slower_than_ms: Some(1), ..Filter::default() }));
     let mut client = TcpStream::connect(running.address).unwrap();
     // The script reads a body that does not come.
     write!(

@@ -19,10 +19,7 @@ const REAP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The parts of a worker whose tasks are these. Another one is a line here.
 pub(super) fn parts(context: &Rc<Context>, tasks: &Tasks) -> Rc<[Box<dyn Part>]> {
-    let connections = Connections {
-        context: Rc::clone(context),
-        tasks: tasks.clone(),
-    };
+    let connections = Connections { context: Rc::clone(context), tasks: tasks.clone() };
     let scripts = ScriptProcesses {
         context: Rc::clone(context),
         lookups: Rc::default(),

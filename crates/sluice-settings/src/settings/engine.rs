@@ -151,10 +151,7 @@ mod tests {
 
     #[test]
     fn an_engine_has_the_name_of_its_language_or_of_its_file() {
-        let program = |program: &str| Engine::Program {
-            program: program.to_owned(),
-            arguments: Vec::new(),
-        };
+        let program = |program: &str| Engine::Program { program: program.to_owned(), arguments: Vec::new() };
         for (engine, name) in [
             (Engine::Python, "python"),
             (program("/opt/engines/engine.lua"), "engine"),

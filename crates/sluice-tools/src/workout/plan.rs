@@ -142,8 +142,5 @@ fn tls(options: &Workout, target: &Target, protocol: Protocol) -> Result<Option<
         None => Trust::System,
     };
     let name = ServerName::try_from(target.host.clone()).map_err(|_| format!("{target}: is not a host name"))?;
-    Ok(Some(Tls {
-        client: tls::configuration(trust, protocol)?,
-        name,
-    }))
+    Ok(Some(Tls { client: tls::configuration(trust, protocol)?, name }))
 }

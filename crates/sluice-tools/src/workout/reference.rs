@@ -57,12 +57,7 @@ pub(super) struct Check<'a> {
 
 impl<'a> Check<'a> {
     pub(super) fn new(reference: &'a Reference, comparison: Comparison) -> Check<'a> {
-        Check {
-            reference,
-            comparison,
-            bytes: 0,
-            differs_at: None,
-        }
+        Check { reference, comparison, bytes: 0, differs_at: None }
     }
 
     pub(super) fn push(&mut self, chunk: &[u8]) {

@@ -30,10 +30,7 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) fn new(paths: usize) -> Tally {
-        Tally {
-            replies: vec![0; paths],
-            ..Tally::default()
-        }
+        Tally { replies: vec![0; paths], ..Tally::default() }
     }
 
     pub(super) fn reply(&mut self, path: usize, latency: Duration) {

@@ -56,10 +56,7 @@ fn bytes_that_a_trigger_is_searched_in_wait_once_the_worker_has_scanned_enough()
     let server = Server::new();
     let _watch = server.watch(Spec {
         items: Items::of(&[Item::Log]),
-        trigger: Some(Trigger {
-            bytes: Some("needle".into()),
-            ..Trigger::default()
-        }),
+        trigger: Some(Trigger { bytes: Some("needle".into()), ..Trigger::default() }),
         ..all()
     });
     let octets = Items::of(&[Item::Octets]);

@@ -125,12 +125,7 @@ impl BoundControl {
 
     pub(crate) fn of(path: PathBuf, socket: OwnedFd) -> io::Result<BoundControl> {
         let file = SocketFile::of(&path, socket.try_clone()?).ok();
-        Ok(BoundControl {
-            path,
-            socket,
-            file,
-            problem: String::new(),
-        })
+        Ok(BoundControl { path, socket, file, problem: String::new() })
     }
 
     /// Binds another socket if the file is gone, as a cleaner of temporary files leaves it, and returns whether it did. A file of the same name may be that of

@@ -95,10 +95,7 @@ impl Site {
 
 /// Browsers request `/favicon.ico` for pages without an icon (listings, output of scripts): each request would put a 404 into the log that the visitor watches.
 fn icon() -> RouteSettings {
-    let redirect = Action::Redirect {
-        to: Replacement::literal("/icon.svg"),
-        status: 301,
-    };
+    let redirect = Action::Redirect { to: Replacement::literal("/icon.svg"), status: 301 };
     RouteSettings {
         origin: ORIGIN.into(),
         ..RouteSettings::new("/favicon.ico", redirect)

@@ -43,13 +43,7 @@ pub(crate) fn run_supervised(logger: &Logger) -> Result<ExitCode, String> {
         };
         // A directory whose file system does not answer is opened later.
         match deadline::with_deadline(|| begin(&start, fds, logger)) {
-            Ok(StartedServer {
-                server,
-                settings,
-                control,
-                missing,
-                directories,
-            }) => {
+            Ok(StartedServer { server, settings, control, missing, directories }) => {
                 logger.add_written(start.lines.clone());
                 let lacks = first_lines(missing.iter().cloned().chain(server.faults()).collect());
                 let started = channel.send(&FromServer::Started { lacks }, &[]).await;

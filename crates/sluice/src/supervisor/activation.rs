@@ -40,9 +40,7 @@ impl Activated {
             let name = names.next().unwrap_or_default().to_owned();
             Passed::new(socket, name)
         });
-        Ok(Activated {
-            sockets: sockets.collect::<Result<_, _>>()?,
-        })
+        Ok(Activated { sockets: sockets.collect::<Result<_, _>>()? })
     }
 
     /// The sockets that are bound to an address. Several are possible: ReusePort=yes in several units.

@@ -50,11 +50,7 @@ impl Children {
         let pid = std::process::id();
         let file = File::open(format!("/proc/{pid}/task/{pid}/children")).ok();
         let strangers = list(file.as_ref()).into_iter().filter(|pid| !own.contains(pid));
-        Children {
-            strangers: strangers.collect(),
-            own,
-            list: file,
-        }
+        Children { strangers: strangers.collect(), own, list: file }
     }
 
     /// Starts a process of a program under a name, which says its role, with its end of the channel; as another user if there is one.

@@ -70,10 +70,7 @@ pub(super) struct Ending {
 
 impl Ending {
     pub(super) fn new(process: ServerProcess) -> Ending {
-        Ending {
-            process,
-            until: Instant::now() + END_TIMEOUT,
-        }
+        Ending { process, until: Instant::now() + END_TIMEOUT }
     }
 }
 

@@ -43,11 +43,7 @@ pub(super) struct Reading {
 impl Reading {
     async fn start(children: &mut Children, file: &Path, purpose: Purpose) -> io::Result<Reading> {
         let process = start_process(children, OWN_PROGRAM.as_ref(), READER_NAME, None)?;
-        let reading = Reading {
-            process,
-            purpose,
-            until: Instant::now() + TIMEOUT,
-        };
+        let reading = Reading { process, purpose, until: Instant::now() + TIMEOUT };
         // A relative path is one from the directory of the supervisor, which the process has, too.
         if reading.process.send(&file, &[]).await.is_err() {
             // Its end says more than this error.

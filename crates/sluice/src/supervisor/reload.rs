@@ -109,13 +109,7 @@ impl Supervisor<'_> {
         let kept = with_deadline(silent, || self.usable_files(&settings, &bundle, &source));
         let with_kept = kept.and_then(|kept| Ok((self.bundle_with(&kept, &bundle)?, kept)));
         let (bundle, kept) = with_kept.map_err(|text| format!("{text}; nothing has changed"))?;
-        Ok(Prepared {
-            settings,
-            plan,
-            bundle,
-            kept,
-            certificates,
-        })
+        Ok(Prepared { settings, plan, bundle, kept, certificates })
     }
 
     /// The files of certificates that are in use, if what is there now cannot be used, and that is tolerated: they may be about to be replaced.

@@ -75,10 +75,7 @@ fn start(file: PathBuf, allow_root: bool, passed: Passed, logger: &Logger) -> Re
             bundle,
             control,
             sockets,
-            history: History {
-                pid: std::process::id(),
-                ..History::default()
-            },
+            history: History { pid: std::process::id(), ..History::default() },
             upgrade: None,
             causes: Vec::new(),
             ending: Vec::new(),

@@ -394,11 +394,7 @@ impl Demo {
         let body = bytes.split_off(end.unwrap_or_else(|| panic!("no head for {}", request.escape_ascii())) + 4);
         let head = String::from_utf8(bytes).expect("a head in ASCII");
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        Reply {
-            status: status.expect("a status"),
-            head,
-            body,
-        }
+        Reply { status: status.expect("a status"), head, body }
     }
 
     fn connect(&self, request: impl AsRef<[u8]>) -> TcpStream {

@@ -84,13 +84,7 @@ fn run_page(name: &str) {
 fn session(name: &str, blocks: &[Block]) -> String {
     let mut script = SESSION.to_owned();
     for block in blocks {
-        let Block {
-            line,
-            text,
-            action,
-            prints,
-            has_ended_server,
-        } = block;
+        let Block { line, text, action, prints, has_ended_server } = block;
         script += &format!("\nat={name}:{line}\n");
         if *has_ended_server {
             script += "end_server\n";

@@ -140,10 +140,9 @@ fn with_view(base: ProcessReport, view: &ProcessView) -> ProcessReport {
         user: view.user,
         uses: view.uses,
         script: view.script.as_deref().map(str::to_owned),
-        request: view.exchange.map(|id| ProcessRequest {
-            id: id.to_string(),
-            ..ProcessRequest::default()
-        }),
+        request: view
+            .exchange
+            .map(|id| ProcessRequest { id: id.to_string(), ..ProcessRequest::default() }),
         ..base
     }
 }

@@ -28,10 +28,7 @@ pub(super) fn collect(wanted: &Wanted) -> Collected {
     let lines = text("lines").parse().ok().filter(|count| LINES.contains(count));
     let filter = text("filter").chars().take(FILTER_CHARACTERS_MAX).collect();
     let asked = Some(text("log")).filter(|name| !name.is_empty());
-    let wanted = WantedLines {
-        lines_max: lines.unwrap_or(LINES_USUAL),
-        filter,
-    };
+    let wanted = WantedLines { lines_max: lines.unwrap_or(LINES_USUAL), filter };
     later(move || {
         let log = asked.unwrap_or_else(|| logs.first().map(|log| log.name.name.clone()).unwrap_or_default());
         let found = logs.iter().find(|shown| shown.name.name == log);

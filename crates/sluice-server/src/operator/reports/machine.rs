@@ -77,10 +77,7 @@ fn engines() -> Vec<Engine> {
     let own = sluice_settings::Engine::OWN.into_iter();
     own.map(|engine| {
         let name = engine.name().to_owned();
-        let settings = EngineSettings {
-            engine: Some(engine),
-            ..EngineSettings::default()
-        };
+        let settings = EngineSettings { engine: Some(engine), ..EngineSettings::default() };
         let missing = missing_engines(&settings);
         Engine {
             name,

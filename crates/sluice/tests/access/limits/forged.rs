@@ -108,13 +108,7 @@ fn a_hostile_server_process_starts_nothing_without_the_limits_of_its_route() {
             open_files_max: Some(64),
             ..ProcessLimits::default()
         },
-        confinement: Some(
-            Confinement {
-                is_offline: true,
-                ..Confinement::default()
-            }
-            .into(),
-        ),
+        confinement: Some(Confinement { is_offline: true, ..Confinement::default() }.into()),
         ..program(words, &directory)
     };
     let script = text(&directory.join("a"));
