@@ -166,7 +166,9 @@ fn of_configuration(file: &Path, caller: Caller) -> Result<(PathBuf, UnixStream)
         Some(ControlSocket::Path(socket)) => match connect(socket) {
             Ok(stream) => return Ok((socket.clone(), stream)),
             Err(error) if found::is_absent(&error) => Some(format!(
-                "no server runs {shown}: nothing listens on its control socket {}; \"sluice run -c {shown}\" starts it",
+                "nothing listens on {}, the control socket of {shown}: either no server runs it (\"sluice run -c {shown}\" starts one), or the file of the \
+                 socket is missing (the server makes it again within seconds, or its log says why not), or control was changed (name the former: \
+                 --server SOCKET)",
                 socket.display()
             )),
             Err(error) => return Err(found::refusal(socket, &error)),
@@ -275,7 +277,8 @@ pub(super) fn exchange(
     let read = stream.take(ANSWER_BYTES_MAX).read_line(&mut text);
     read.map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => io::Error::other(format!(
-            "the server has not answered for {} s; what it was asked to do may still happen",
+            "the server has not answered for {} s; what it was asked to do may still happen; if its server process hangs, the supervisor starts another \
+             one after kill -KILL PID (\"sluice: server\" in ps)",
             ANSWER_TIMEOUT.as_secs()
         )),
         _ => error,

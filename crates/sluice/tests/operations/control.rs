@@ -287,7 +287,9 @@ fn a_missing_server_is_said_with_its_cause() {
     let ran = run(directory, &["status", "-c", "sluice.toml"]);
     let starts = "own.sock; \"sluice run -c sluice.toml\" starts it";
     assert!(
-        ran.errors.contains("no server runs sluice.toml") && ran.errors.contains(starts),
+        ran.errors
+            .contains("the control socket of sluice.toml: either no server runs it")
+            && ran.errors.contains(starts),
         "{}",
         ran.errors
     );
