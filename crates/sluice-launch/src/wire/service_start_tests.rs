@@ -338,7 +338,7 @@ fn a_start_that_panics_is_reported() {
         scene.launch(number, &program(&["/bin/true"]));
         match scene.reply() {
             Reply::NotStarted { number: reported, error: StartError::Failed(error) } => {
-                assert_eq!((reported, error.errno), (number, libc::ECANCELED))
+                assert_eq!((reported, error.errno), (number, libc::ECANCELED));
             }
             other => panic!("{other:?}"),
         }

@@ -321,7 +321,7 @@ fn a_user_whom_the_policy_does_not_permit_is_refused() {
     scene.launch(1, &other);
     match scene.reply() {
         Reply::NotStarted { number: 1, error: StartError::Refused(refusal) } => {
-            assert!(refusal.to_string().contains("user root"), "{refusal}")
+            assert!(refusal.to_string().contains("user root"), "{refusal}");
         }
         other => panic!("{other:?}"),
     }
@@ -344,7 +344,7 @@ fn a_program_of_no_route_is_refused_and_others_get_no_variables_that_name_code()
     scene.launch(1, &program(&["/bin/true"]));
     match scene.reply() {
         Reply::NotStarted { number: 1, error: StartError::Refused(refusal) } => {
-            assert!(refusal.to_string().contains("neither a script"), "{refusal}")
+            assert!(refusal.to_string().contains("neither a script"), "{refusal}");
         }
         other => panic!("{other:?}"),
     }
