@@ -295,7 +295,7 @@ impl Source {
     }
 }
 
-/// The name, in a bundle, of what is noted about a file. No file has it, because the paths of files are absolute.
+/// The key of a note about a file in a bundle. It is no file's path, because the paths of files are absolute.
 fn noted(what: &str, path: &Path) -> PathBuf {
     let mut name = OsString::from(what);
     name.push(path);

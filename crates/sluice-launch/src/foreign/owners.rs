@@ -162,7 +162,7 @@ pub fn first_part_of_another(path: &Path, trusted: &[u32]) -> io::Result<Option<
 }
 
 /// A number for whoever can keep a path from being answered for: the first on it who is neither root nor the user of this process, a user or a file system of
-/// another process or machine (from 2³² on); 0 if there is none. By what the kernel has in its cache: never waits.
+/// another process or machine (from 2³² on); 0 if there is none. Never waits, because it asks only the kernel's cache.
 #[must_use]
 pub fn holder_of(path: &Path) -> u64 {
     let walked = Walk::begin(path).map(|walk| Walk { resolve: ResolveFlags::CACHED, ..walk });
